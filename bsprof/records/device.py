@@ -1,0 +1,80 @@
+"""Where it is run: what the device reported, its measured peaks, and the software around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bsprof.records.workload import Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSnapshot:
+    """What the device said of itself when the sweep began.
+
+    Attributes:
+        kind: `cpu`, `cuda`, `mps` or `xpu`.
+        index: Number among the visible devices of that kind; 0 for the CPU.
+        name: As the runtime reports it (`NVIDIA H200`, the processor's model name).
+        uuid: The driver's identity of this very device; None where there is none.
+        capacity_bytes: What the device has.
+        usable_bytes: What this process may use: capacity less what is not ours, or the limit.
+        other_bytes: What others on the device use; None where that cannot be known.
+        limit_source: Where `usable_bytes` comes from: `device`, `option`, `rlimit`, `cgroup`.
+        threads: CPU threads that torch computes with; None on accelerators.
+        compute_units: SMs, cores or compute units; None when unknown.
+        details: Further fields as reported (driver, compute capability, clocks, power limit).
+    """
+
+    kind: str
+    index: int = 0
+    name: str
+    uuid: str | None = None
+    capacity_bytes: int
+    usable_bytes: int
+    other_bytes: int | None = None
+    limit_source: str = "device"
+    threads: int | None = None
+    compute_units: int | None = None
+    details: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePeaks:
+    """Ceilings of a device: what MFU and the regime are measured against.
+
+    Attributes:
+        flops_per_s: Best dense matmul rate by compute type (`fp32`, `tf32`, `bf16`, `fp16`).
+        bandwidth_bytes_per_s: Best copy rate, bytes read plus bytes written per second.
+        launch_s: Seconds the device needs for one empty operator.
+        source: `probe` or a catalogue name.
+        device_key: Identity the probe is kept under (kind, name, threads, torch version).
+        measured_at: UTC time of the probe, ISO 8601; None for a catalogue entry.
+    """
+
+    flops_per_s: Mapping[str, float]
+    bandwidth_bytes_per_s: float
+    launch_s: float
+    source: str
+    device_key: str
+    measured_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The software and settings around a measurement; every field tolerates being unknown.
+
+    Attributes:
+        bsprof, python, torch: Versions.
+        platform: Operating system, kernel and machine.
+        libraries: Versions of CUDA, cuDNN, NCCL, driver and the like, where they exist.
+        settings: Switches that change speed or memory (TF32, cuDNN benchmark, allocator
+            configuration, thread counts, relevant environment variables).
+    """
+
+    bsprof: str
+    python: str
+    torch: str
+    platform: str
+    libraries: Mapping[str, Scalar] = field(default_factory=dict)
+    settings: Mapping[str, Scalar] = field(default_factory=dict)

@@ -1,0 +1,113 @@
+"""The question of a recommendation and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bsprof.records.point import Regime
+from bsprof.records.profile import Note
+from bsprof.records.quantity import Quantity
+
+PLAN_SCHEMA_VERSION = 1
+"""Version of the recommendation document. History: 1, the first (0.1.0)."""
+
+
+class Objective(StrEnum):
+    """What the best plan minimises."""
+
+    TIME = "time"
+    MEMORY = "memory"
+    COST = "cost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the training run needs.
+
+    Attributes:
+        target_batch: Samples per optimizer step over all ranks.
+        target_tokens: The same in tokens, when it was asked in tokens; `target_batch` is then
+            tokens over tokens per sample.
+        world_size: Data-parallel ranks.
+        headroom_share: Share of usable memory to leave free, 0 to 1.
+        headroom_bytes: Bytes to leave free instead; None uses the share.
+        tolerance: How far the effective batch may be off, 0 to 1; 0 is exact.
+        objective: See `Objective`.
+    """
+
+    target_batch: int
+    target_tokens: int | None = None
+    world_size: int = 1
+    headroom_share: float = 0.05
+    headroom_bytes: int | None = None
+    tolerance: float = 0.0
+    objective: Objective = Objective.TIME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One way to run the target.
+
+    Attributes:
+        micro_batch_size: The largest piece; the measured (or interpolated) size.
+        accumulation_steps: Micro-steps per rank and update.
+        pieces_by_rank: For each rank the sizes it runs, in order. Piece of n samples has
+            weight n / effective_batch_size.
+        effective_batch_size: Sum of all pieces.
+        step_time_s: Seconds of an update.
+        samples_per_s: effective_batch_size / step_time_s, all ranks.
+        device_used_bytes: Peak that counts against the limit; None when unknown.
+        headroom_bytes: usable less the upper end of the peak; None when unknown.
+        confirmed: Whether the size was run again in a fresh process.
+        interpolated: Whether its numbers come from a fit between measured sizes.
+    """
+
+    micro_batch_size: int
+    accumulation_steps: int
+    pieces_by_rank: tuple[tuple[int, ...], ...]
+    effective_batch_size: int
+    step_time_s: Quantity
+    samples_per_s: Quantity
+    device_used_bytes: Quantity | None = None
+    headroom_bytes: int | None = None
+    confirmed: bool = False
+    interpolated: bool = False
+    regime: Regime = Regime.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A plan that was considered and not chosen.
+
+    Attributes:
+        plan: What it would be.
+        slower_by: step_time_s over the chosen plan's, less 1, with the paired 90 % interval.
+        reason: Why it was not chosen, one sentence.
+    """
+
+    plan: Plan
+    slower_by: Quantity
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The chosen plan, the reasons, and what it beat.
+
+    Attributes:
+        reasons: Plain sentences that say why, most important first.
+        knee: See `TimeFit`; None when the curve does not show one.
+        advice: Records of advice (later versions fill it: learning rate, batch norm).
+        profile: Name of the profile the answer was read from.
+    """
+
+    target: Target
+    plan: Plan
+    reasons: tuple[str, ...]
+    knee: Quantity | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    advice: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
+    profile: str = ""
