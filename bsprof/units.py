@@ -44,7 +44,7 @@ def parse_bytes(text: str) -> int:
         raise UsageError(
             f"cannot read the amount of memory {text!r}",
             found=f"unit {unit!r}",
-            next_step="use one of B, kB, MB, GB, TB (1000-based) or KiB, MiB, GiB, TiB (1024-based)",
+            next_step="use B, kB, MB, GB, TB (1000-based) or KiB, MiB, GiB, TiB (1024-based)",
         )
     value = int(number * _BYTE_UNITS.get(unit, 1))
     if value <= 0:

@@ -123,5 +123,6 @@ class Profile:
         reason = smallest.failure.reason if smallest.failure else str(smallest.status)
         raise MeasurementError(
             f"no micro-batch size of {self.workload.model} gave a usable measurement",
-            found=f"the smallest tried, {smallest.micro_batch_size}, ended {smallest.status}: {reason}",
+            found=f"the smallest tried, {smallest.micro_batch_size}, ended {smallest.status}: "
+            f"{reason}",
         )
