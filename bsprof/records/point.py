@@ -75,6 +75,8 @@ class Timing:
         optimizer_step_samples_s: One per timed optimizer step; empty in inference.
         micro_step_sync_samples_s: Micro-steps that synchronise gradients; empty for one rank.
         enqueue_samples_s: Host seconds per micro-step until the last operator was queued.
+        race_samples_s: Micro-steps taken in turn with other sizes: entry i of every point that
+            has them belongs to the same round, so differences of entry i are paired.
         block_steps: Micro-steps between two synchronisations.
         warmup_steps: Micro-steps run and thrown away before the first sample.
     """
@@ -83,6 +85,7 @@ class Timing:
     optimizer_step_samples_s: tuple[float, ...] = ()
     micro_step_sync_samples_s: tuple[float, ...] = ()
     enqueue_samples_s: tuple[float, ...] = ()
+    race_samples_s: tuple[float, ...] = ()
     block_steps: int = 1
     warmup_steps: int = 0
 
@@ -142,7 +145,8 @@ class Point:
     Quantities carry a 90 % interval and are None where the point failed or the device has no
     such notion. `samples_per_s` is micro_batch_size / (micro-step + optimizer step), that is
     with accumulation 1; in inference micro_batch_size / forward. `flops` (model FLOPs) and
-    `bytes_moved` are per micro-step. `alloc_retries` above 0 means "fits only after a cache
+    `bytes_moved` are per micro-step,
+    as is `kernels`, the operators that do work on the device. `alloc_retries` above 0 means "fits only after a cache
     flush": such a point is never recommended.
 
     Attributes:
@@ -164,6 +168,7 @@ class Point:
     alloc_retries: int | None = None
     flops: Quantity | None = None
     bytes_moved: Quantity | None = None
+    kernels: Quantity | None = None
     arithmetic_intensity: Quantity | None = None
     samples_per_s: Quantity | None = None
     mfu: Quantity | None = None

@@ -1,0 +1,103 @@
+"""What the points so far say: the largest size, the best one, near-equal ones (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bsprof.errors import FitError
+from bsprof.fit.memory import fit_memory, largest_that_fits
+from bsprof.measure import schedule
+from bsprof.records import Point, Quantity
+
+CONTENDER_SHARE = 0.03
+"""Sizes within this share of the best cost per sample are compared in turn."""
+MAX_CONTENDERS = 3
+RACE_SHARE = 0.25
+"""A race may take this share of the seconds spent so far (heuristic: it decides among near-equals,
+so it is worth little)."""
+MAX_ROUNDS = 12
+POINT_STEPS = 8
+"""Micro-steps that one point takes, roughly: watched, warm-up and timed ones."""
+
+
+def largest_size(
+    points: Sequence[Point], usable_bytes: int, cap: int | None, predicted: Quantity | None = None
+) -> Quantity | None:
+    """The largest size that fits, in samples, with its 90 % interval; None when unknown.
+
+    Bounded below by the largest size that ran and above by the smallest that did not; between
+    them by `predicted` where that is known, else by the memory fit.
+    """
+    known_ok = schedule.largest_ok(tuple(points))
+    if known_ok is None:
+        return None
+    too_big = schedule.smallest_too_big(tuple(points))
+    if cap is not None and known_ok >= cap:
+        return Quantity.exact(cap)
+    if predicted is None:
+        try:
+            predicted = largest_that_fits(
+                fit_memory(points), usable_bytes, known_ok=known_ok, known_too_big=too_big, cap=cap
+            )
+        except FitError:
+            predicted = None
+    tops = [b for b in (cap, None if too_big is None else too_big - 1) if b is not None]
+    top = min(tops, default=None)
+    if predicted is None:
+        return None if top is None else Quantity(value=known_ok, low=known_ok, high=top)
+    return Quantity(
+        value=_within(predicted.value, known_ok, top),
+        low=_within(predicted.low, known_ok, top),
+        high=_within(predicted.high, known_ok, top),
+    )
+
+
+def _within(size: float, low: int, high: int | None) -> int:
+    bounded = max(int(size), low)
+    return bounded if high is None else min(bounded, high)
+
+
+def cost_per_sample(point: Point) -> float:
+    """Seconds per sample of a point's micro-step."""
+    assert point.micro_step_s is not None
+    return point.micro_step_s.value / point.micro_batch_size
+
+
+def timed(points: Sequence[Point]) -> list[Point]:
+    """Points that may be recommended and have a time."""
+    return [p for p in points if p.is_ok and p.micro_step_s is not None]
+
+
+def best_size(points: Sequence[Point]) -> int | None:
+    """The size that is fastest per sample in a large update, or None when nothing ran."""
+    usable = timed(points)
+    return min(usable, key=cost_per_sample).micro_batch_size if usable else None
+
+
+def contenders(points: Sequence[Point], spent_s: float) -> tuple[tuple[int, ...], int]:
+    """Sizes that are near-equal to the best, and how many rounds of them are worth their time.
+
+    Args:
+        points: All points.
+        spent_s: Seconds spent on the sweep so far.
+    """
+    usable = sorted(timed(points), key=cost_per_sample)
+    if not usable:
+        return (), 0
+    limit = cost_per_sample(usable[0]) * (1 + CONTENDER_SHARE)
+    near = [p for p in usable if cost_per_sample(p) <= limit][:MAX_CONTENDERS]
+    if len(near) < 2:
+        return (), 0
+    seconds = [p.micro_step_s.value for p in near if p.micro_step_s is not None]
+    # Two micro-steps a round, and about two of warm-up for each size beforehand.
+    rounds = int((RACE_SHARE * spent_s / sum(seconds) - 2) / 2)
+    return tuple(sorted(p.micro_batch_size for p in near)), min(rounds, MAX_ROUNDS)
+
+
+def expected_seconds(points: Sequence[Point], size: int) -> float:
+    """Seconds that measuring `size` will take, by the cost per sample of the nearest size."""
+    usable = timed(points)
+    if not usable:
+        return 0.0
+    nearest = min(usable, key=lambda p: abs(p.micro_batch_size - size))
+    return cost_per_sample(nearest) * size * POINT_STEPS

@@ -1,0 +1,188 @@
+"""Points from raw measurements: rates, intensity, MFU, regime and categories (pure).
+
+FLOPs, bytes moved and operators of a micro-step are affine in the micro-batch size, so two
+counted sizes give every other; a size that was counted itself keeps its own count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bsprof.fit.samples import median_quantity
+from bsprof.measure.raw import Counts, RawPoint
+from bsprof.records import (
+    Category,
+    DevicePeaks,
+    Phase,
+    Point,
+    PointStatus,
+    Precision,
+    Quantity,
+    Regime,
+    WorkloadSpec,
+    per_second,
+)
+
+COMPUTE_TYPE = {
+    Precision.FP32: "fp32",
+    Precision.FP32_STRICT: "fp32",
+    Precision.TF32: "tf32",
+    Precision.AMP_BF16: "bf16",
+    Precision.BF16: "bf16",
+    Precision.AMP_FP16: "fp16",
+    Precision.FP16: "fp16",
+}
+"""Which ceiling a precision is held against. `fp32` is held against strict fp32 although its
+convolutions may use TF32: an MFU above 1 is then flagged, not hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """A count at any size: exact where counted, else the line through the two nearest counts."""
+
+    known: tuple[tuple[int, float], ...]
+
+    def at(self, size: int) -> float | None:
+        by_size = dict(self.known)
+        if size in by_size:
+            return by_size[size]
+        if len(self.known) < 2:
+            return None
+        (b0, y0), (b1, y1) = self.known[:2]
+        return max(0.0, y0 + (y1 - y0) * (size - b0) / (b1 - b0))
+
+
+def derive_point(
+    raw: RawPoint,
+    spec: WorkloadSpec,
+    counts: Sequence[Counts],
+    peaks: DevicePeaks | None,
+    *,
+    confirmed: bool = False,
+) -> Point:
+    """The point of a size that ran.
+
+    Args:
+        raw: What the worker found.
+        spec: What ran.
+        counts: Everything counted so far on this workload, any sizes.
+        peaks: Ceilings of the device; without them MFU is None and the regime `unknown`.
+        confirmed: Whether the size also ran in a fresh process.
+    """
+    size = raw.micro_batch_size
+    micro = median_quantity(raw.timing.micro_step_samples_s)
+    steps = raw.timing.optimizer_step_samples_s
+    optimizer = median_quantity(steps) if steps else None
+    total = micro if optimizer is None else _sum(micro, optimizer)
+    phase, used = max(
+        raw.memory.device_used_by_phase_bytes.items(), key=lambda item: (item[1], item[0])
+    )
+    flops = _count(counts, "model_flops", size)
+    hardware = _count(counts, "hardware_flops", size)
+    moved = _count(counts, "bytes_moved", size)
+    kernels = _count(counts, "kernels", size)
+    ceiling = peaks.flops_per_s.get(COMPUTE_TYPE[spec.precision]) if peaks else None
+    return Point(
+        micro_batch_size=size,
+        status=PointStatus.OK,
+        micro_step_s=micro,
+        optimizer_step_s=optimizer,
+        peak_allocated_bytes=Quantity.exact(max(raw.memory.allocated_by_phase_bytes.values())),
+        peak_reserved_bytes=_exact(raw.reserved_bytes),
+        device_used_bytes=Quantity.exact(used),
+        first_step_peak_reserved_bytes=_exact(raw.first_step_reserved_bytes),
+        alloc_retries=raw.alloc_retries,
+        flops=_exact(flops),
+        bytes_moved=_exact(moved),
+        kernels=_exact(kernels),
+        arithmetic_intensity=_exact(flops / moved if flops is not None and moved else None),
+        samples_per_s=per_second(size, total),
+        mfu=_utilization(flops, micro, ceiling),
+        hfu=_utilization(hardware, micro, ceiling),
+        regime=_regime(hardware, moved, kernels, ceiling, peaks),
+        peak_phase=phase,
+        peak_by_category_bytes=_categories(raw, counts, phase),
+        compile_s=_exact(raw.compile_s),
+        confirmed=confirmed,
+        observed_micro_batch_size=raw.observed_micro_batch_size,
+        micro_steps_run=raw.micro_steps_run,
+        timing=raw.timing,
+        memory=raw.memory,
+    )
+
+
+def with_race_samples(raw: RawPoint, samples: Sequence[float]) -> RawPoint:
+    """The raw point with further micro-step samples, which also stand apart as paired ones."""
+    return replace(
+        raw,
+        timing=replace(
+            raw.timing,
+            micro_step_samples_s=(*raw.timing.micro_step_samples_s, *samples),
+            race_samples_s=(*raw.timing.race_samples_s, *samples),
+        ),
+    )
+
+
+def _sum(a: Quantity, b: Quantity) -> Quantity:
+    """a + b with the independent errors added in squares on either side."""
+    low = ((a.value - a.low) ** 2 + (b.value - b.low) ** 2) ** 0.5
+    high = ((a.high - a.value) ** 2 + (b.high - b.value) ** 2) ** 0.5
+    value = a.value + b.value
+    return Quantity.ordered(value, value - low, value + high)
+
+
+def _exact(value: float | None) -> Quantity | None:
+    return None if value is None else Quantity.exact(value)
+
+
+def _count(counts: Sequence[Counts], name: str, size: int) -> float | None:
+    known = sorted((c.micro_batch_size, float(getattr(c, name))) for c in counts)
+    return _Affine(tuple(known)).at(size)
+
+
+def _utilization(flops: float | None, seconds: Quantity, ceiling: float | None) -> Quantity | None:
+    if flops is None or not ceiling:
+        return None
+    return per_second(flops / ceiling, seconds)
+
+
+def _regime(
+    flops: float | None,
+    moved: float | None,
+    kernels: float | None,
+    ceiling: float | None,
+    peaks: DevicePeaks | None,
+) -> Regime:
+    """The resource whose own lower bound on the micro-step is the longest (roofline)."""
+    if peaks is None or not ceiling or flops is None or moved is None or kernels is None:
+        return Regime.UNKNOWN
+    bounds = {
+        Regime.LAUNCH: kernels * peaks.launch_s,
+        Regime.BANDWIDTH: moved / peaks.bandwidth_bytes_per_s,
+        Regime.COMPUTE: flops / ceiling,
+    }
+    return max(bounds, key=bounds.__getitem__)
+
+
+def _categories(raw: RawPoint, counts: Sequence[Counts], phase: Phase) -> dict[Category, int]:
+    """Whose bytes the peak is: fixed parts read, activations counted, the rest temporaries."""
+    peak = raw.memory.allocated_by_phase_bytes[phase]
+    resident = raw.resident_by_category_bytes
+    parts = {
+        Category.WEIGHTS: resident.get(Category.WEIGHTS, 0),
+        Category.OPTIMIZER_STATE: resident.get(Category.OPTIMIZER_STATE, 0),
+        Category.GRADIENTS: 0,
+        Category.ACTIVATIONS: 0,
+    }
+    if phase is Phase.OPTIMIZER_STEP:
+        parts[Category.GRADIENTS] = raw.gradient_bytes
+    elif counts:
+        known = [(c.micro_batch_size, c.peak_by_category_bytes) for c in counts]
+        for category in (Category.GRADIENTS, Category.ACTIVATIONS):
+            line = _Affine(tuple(sorted((b, float(m.get(category, 0))) for b, m in known)))
+            parts[category] = int(line.at(raw.micro_batch_size) or 0)
+        if phase is Phase.ACCUMULATION:
+            parts[Category.GRADIENTS] = raw.gradient_bytes
+    parts[Category.TEMPORARIES] = max(0, peak - sum(parts.values()))
+    return parts

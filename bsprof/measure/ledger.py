@@ -1,0 +1,166 @@
+"""Everything a sweep knows so far, and the profile that it makes (pure).
+
+Points are derived anew whenever a count, a peak or a further sample arrives, so the saved profile
+never mixes old and new knowledge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from bsprof.measure.derive import derive_point, with_race_samples
+from bsprof.measure.raw import Counts, RawPoint
+from bsprof.records import (
+    DevicePeaks,
+    Note,
+    Origin,
+    Point,
+    PointStatus,
+    Profile,
+    Quantity,
+    SweepPlan,
+    WorkloadFacts,
+    WorkloadKey,
+    WorkloadSpec,
+)
+from bsprof.measure.crew import Built, Trouble
+
+MFU_FLAG = 1.0
+"""Above this share of its own device's measured peak, either the peak or the count is wrong."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The state of one sweep.
+
+    Attributes:
+        stored: Points of an earlier, interrupted sweep, kept as they were.
+        raw: What workers measured in this one, by size.
+        failed: Sizes that did not run, by size.
+    """
+
+    spec: WorkloadSpec
+    plan: SweepPlan
+    created_at: str
+    built: Built | None = None
+    key: WorkloadKey | None = None
+    peaks: DevicePeaks | None = None
+    stored: dict[int, Point] = field(default_factory=dict)
+    raw: dict[int, RawPoint] = field(default_factory=dict)
+    failed: dict[int, Point] = field(default_factory=dict)
+    counts: list[Counts] = field(default_factory=list)
+    confirmed: set[int] = field(default_factory=set)
+    notes: list[Note] = field(default_factory=list)
+    largest: Quantity | None = None
+    complete: bool = False
+    earlier_s: float = 0.0
+
+    def add_raw(self, raw: RawPoint) -> None:
+        """A size that ran; what an earlier try at it said is forgotten."""
+        self.raw[raw.micro_batch_size] = raw
+        self.failed.pop(raw.micro_batch_size, None)
+        if raw.counts is not None:
+            self.counts.append(raw.counts)
+
+    def add_trouble(self, micro_batch_size: int, trouble: Trouble) -> None:
+        """A size that did not run."""
+        self.raw.pop(micro_batch_size, None)
+        self.stored.pop(micro_batch_size, None)
+        self.failed[micro_batch_size] = Point(
+            micro_batch_size=micro_batch_size, status=trouble.status, failure=trouble.failure
+        )
+
+    def add_skipped(self, micro_batch_size: int, point: Point) -> None:
+        """A size that was asked for and not run."""
+        self.failed[micro_batch_size] = point
+
+    def add_race(self, samples: dict[int, list[float]]) -> None:
+        """Paired samples of several sizes, in rounds."""
+        for size, seconds in samples.items():
+            if size in self.raw:
+                self.raw[size] = with_race_samples(self.raw[size], seconds)
+
+    def note(self, code: str, message: str, hint: str = "", size: int | None = None) -> None:
+        """A remark, once per code and size."""
+        note = Note(code=code, message=message, hint=hint, micro_batch_size=size)
+        if not any(n.code == code and n.micro_batch_size == size for n in self.notes):
+            self.notes.append(note)
+
+    def points(self) -> tuple[Point, ...]:
+        """All points, smallest micro-batch first."""
+        derived = {
+            size: derive_point(
+                raw, self.spec, self.counts, self.peaks, confirmed=size in self.confirmed
+            )
+            for size, raw in self.raw.items()
+        }
+        stored = {
+            size: replace(p, confirmed=p.confirmed or size in self.confirmed)
+            for size, p in self.stored.items()
+        }
+        merged = {**stored, **derived, **self.failed}
+        return tuple(merged[size] for size in sorted(merged))
+
+    def has(self, micro_batch_size: int) -> bool:
+        """Whether that size has an outcome."""
+        return any(micro_batch_size in d for d in (self.raw, self.stored, self.failed))
+
+    def ran_any(self) -> bool:
+        """Whether any size ran."""
+        return bool(self.raw or self.stored)
+
+    def facts(self) -> WorkloadFacts:
+        """Facts of the workload with the operators that nothing is known about."""
+        assert self.built is not None
+        uncounted = {name for c in self.counts for name in c.uncounted_operators}
+        return replace(self.built.facts, uncounted_operators=tuple(sorted(uncounted)))
+
+    def profile(self, duration_s: float) -> Profile:
+        """The profile as of now."""
+        assert self.built is not None
+        points = self.points()
+        self._flag(points)
+        return Profile(
+            origin=Origin.MEASURED,
+            created_at=self.created_at,
+            workload=self.spec,
+            key=self.key,
+            facts=self.facts(),
+            device=self.built.device,
+            peaks=self.peaks,
+            environment=self.built.environment,
+            plan=self.plan,
+            complete=self.complete,
+            notes=tuple(self.notes),
+            points=points,
+            max_micro_batch_size=self.largest,
+            duration_s=self.earlier_s + duration_s,
+        )
+
+    def resume(self, old: Profile) -> None:
+        """Take over the points of an interrupted sweep; failures that may pass are tried again."""
+        self.created_at = old.created_at
+        self.earlier_s = old.duration_s
+        self.peaks = old.peaks
+        self.notes = list(old.notes)
+        for point in old.points:
+            if point.status is PointStatus.OK:
+                self.stored[point.micro_batch_size] = point
+            elif point.status is not PointStatus.SKIPPED:
+                self.failed[point.micro_batch_size] = point
+
+    def _flag(self, points: tuple[Point, ...]) -> None:
+        for point in points:
+            if point.mfu is not None and point.mfu.low > MFU_FLAG:
+                self.note(
+                    "mfu-above-one",
+                    f"MFU {point.mfu.value:.2f} at micro-batch {point.micro_batch_size} is above 1",
+                    "the device's probe ran too slow, or an operator is counted too high",
+                    point.micro_batch_size,
+                )
+        uncounted = self.facts().uncounted_operators
+        if uncounted:
+            self.note(
+                "uncounted-operators",
+                "FLOPs of these operators are not known and count as zero: " + ", ".join(uncounted),
+            )

@@ -1,0 +1,265 @@
+"""Which size to measure next: few, well-placed sizes (pure; nothing is run here).
+
+Four stages, each asked in turn with all points so far:
+
+1. *grow* fast from the smallest size while throughput could still rise, never past a known limit;
+2. *refine* around the best size: neighbours at most a factor of two away, then any size at which
+   the curve could still be better by more than `WORTH_MEASURING`;
+3. *bracket* the largest size that fits by running it, when asked to, or when throughput still
+   rises there, or when its interval is too wide to be of use;
+4. stop, because no further point would change the answer.
+
+A size is never tried twice, and no size at or above one that was too big is tried at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bsprof.records import Point, PointStatus, Quantity
+
+WORTH_MEASURING = 0.025
+"""Possible gain in throughput that justifies another point (heuristic: below the 3 % to which a
+recommendation is held, above what a few samples can tell apart)."""
+GROWTH = 4
+"""Factor between sizes while growing; halved once the last step gained little."""
+LITTLE_GAIN = 0.25
+BRACKET = 0.05
+"""A bracketed largest size is known to within this share."""
+USEFUL_WIDTH = 0.10
+"""A predicted largest size with a wider interval is not useful (relative full width)."""
+MAX_POINTS = 40
+
+
+class Stage(StrEnum):
+    """Why a size is measured."""
+
+    GROW = "grow"
+    REFINE = "refine"
+    BRACKET = "bracket"
+    EXPLICIT = "explicit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the schedule looks at.
+
+    Attributes:
+        points: All points so far, any order.
+        smallest: First size to try (2 where batch normalisation fails at 1).
+        cap: No size above this (data set, user's cap); None is no cap.
+        largest: Predicted largest size that fits; None when it cannot be predicted yet.
+        find_max: Whether the user wants the largest size bracketed by running.
+        explicit: Sizes the user listed; the only ones tried, in that order.
+    """
+
+    points: tuple[Point, ...]
+    smallest: int = 1
+    cap: int | None = None
+    largest: Quantity | None = None
+    find_max: bool = False
+    explicit: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The next size, and whether it needs full timing or just memory and a rough time."""
+
+    micro_batch_size: int
+    stage: Stage
+    full: bool = True
+
+
+def next_step(view: View) -> Step | None:
+    """The next size to measure, or None when the sweep is done."""
+    tried = {p.micro_batch_size for p in view.points}
+    if view.explicit:
+        left = [b for b in view.explicit if b not in tried]
+        return Step(micro_batch_size=left[0], stage=Stage.EXPLICIT) if left else None
+    if len(tried) >= MAX_POINTS:
+        return None
+    timed = _timed(view.points)
+    for stage, size in (
+        (Stage.GROW, _grow(view, timed)),
+        (Stage.REFINE, _refine(view, timed)),
+        (Stage.BRACKET, _bracket(view, timed)),
+    ):
+        if size is not None and size not in tried and _allowed(view, size):
+            return Step(micro_batch_size=size, stage=stage, full=stage is not Stage.BRACKET)
+    return None
+
+
+def smallest_too_big(points: tuple[Point, ...]) -> int | None:
+    """The smallest size known not to fit or not to run, or None."""
+    bad = [
+        p.micro_batch_size for p in points if p.status not in (PointStatus.OK, PointStatus.SKIPPED)
+    ]
+    return min(bad, default=None)
+
+
+def largest_ok(points: tuple[Point, ...]) -> int | None:
+    """The largest size that ran below every size that did not, or None."""
+    limit = smallest_too_big(points)
+    good = [p.micro_batch_size for p in points if p.is_ok]
+    return max((b for b in good if limit is None or b < limit), default=None)
+
+
+def possible_gain(timed: list[tuple[int, float]]) -> float:
+    """Share by which throughput could still rise beyond the last size.
+
+    The cost per sample at the last size over the slope of its last segment, less 1: with
+    t = t0 + c*b that is t0 / (c*b), what is left to amortise. Infinite with fewer than two sizes.
+
+    Args:
+        timed: (micro-batch size, seconds of a micro-step), rising sizes.
+    """
+    if len(timed) < 2:
+        return math.inf
+    (b0, t0), (b1, t1) = timed[-2:]
+    slope = (t1 - t0) / (b1 - b0)
+    if slope <= 0:
+        return math.inf
+    return max(0.0, (t1 / b1) / slope - 1)
+
+
+def _timed(points: tuple[Point, ...]) -> list[tuple[int, float]]:
+    return sorted(
+        (p.micro_batch_size, p.micro_step_s.value)
+        for p in points
+        if p.is_ok and p.micro_step_s is not None
+    )
+
+
+def _allowed(view: View, size: int) -> bool:
+    too_big = smallest_too_big(view.points)
+    return (
+        size >= min(view.smallest, view.cap or view.smallest)
+        and (view.cap is None or size <= view.cap)
+        and (too_big is None or size < too_big)
+    )
+
+
+def _ceiling(view: View) -> int | None:
+    """The largest size worth trying while the limit is only predicted; None is no limit."""
+    limits = [view.cap]
+    too_big = smallest_too_big(view.points)
+    if too_big is not None:
+        limits.append(too_big - 1)
+    if view.largest is not None:
+        limits.append(max(int(view.largest.low), view.smallest))
+    known = [b for b in limits if b is not None]
+    return min(known, default=None)
+
+
+def _grow(view: View, timed: list[tuple[int, float]]) -> int | None:
+    if not timed:
+        too_big = smallest_too_big(view.points)
+        first = view.smallest if view.cap is None else min(view.smallest, view.cap)
+        if too_big is None or too_big > first:
+            return first
+        return max(1, too_big // 2) if too_big > 1 else None
+    last = timed[-1][0]
+    if len(timed) >= 2 and not _still_rising(timed):
+        return None
+    factor = GROWTH
+    if len(timed) >= 2:
+        (b0, t0), (b1, t1) = timed[-2:]
+        if (b1 / t1) / (b0 / t0) - 1 < LITTLE_GAIN:
+            factor = 2
+    ceiling = _ceiling(view)
+    wanted = last * factor
+    if ceiling is not None:
+        too_big = smallest_too_big(view.points)
+        if too_big is not None and wanted >= too_big:
+            wanted = nice_between(last, too_big)
+        wanted = min(wanted, ceiling)
+    return wanted if wanted > last else None
+
+
+def _still_rising(timed: list[tuple[int, float]]) -> bool:
+    """Whether growth beyond the last size could pay, by the last segments of the curve."""
+    costs = [t / b for b, t in timed]
+    best_before = min(costs[:-1])
+    if costs[-1] > best_before * (1 + WORTH_MEASURING):
+        return False  # it falls already
+    return possible_gain(timed) > WORTH_MEASURING
+
+
+def _refine(view: View, timed: list[tuple[int, float]]) -> int | None:
+    if len(timed) < 2:
+        return None
+    costs = [t / b for b, t in timed]
+    best = min(range(len(timed)), key=costs.__getitem__)
+    size = timed[best][0]
+    if best > 0 and size > 2 * timed[best - 1][0]:
+        return nice_between(timed[best - 1][0], size)
+    if best + 1 < len(timed) and timed[best + 1][0] > 2 * size:
+        return nice_between(size, timed[best + 1][0])
+    return _most_promising_gap(timed, costs[best])
+
+
+def _most_promising_gap(timed: list[tuple[int, float]], best_cost: float) -> int | None:
+    """A size in the gap whose optimistic cost undercuts the best by the most, if by enough.
+
+    Between a and b the optimist continues the slope before a right up to b, as if whatever slows
+    b down came just before it (a cliff).
+    """
+    promising: tuple[float, int] | None = None
+    for i in range(1, len(timed) - 1):
+        (b0, t0), (b1, t1), (b2, t2) = timed[i - 1 : i + 2]
+        if b2 - b1 <= max(1, 0.06 * b2):
+            continue
+        slope = max((t1 - t0) / (b1 - b0), 0.5 * t1 / b1)
+        if t2 <= (t1 + slope * (b2 - b1)) * (1 + WORTH_MEASURING):
+            continue  # the gap lies on the line: nothing hides in it
+        top = b2 - 1
+        gain = best_cost / ((t1 + slope * (top - b1)) / top) - 1
+        if gain > WORTH_MEASURING and (promising is None or gain > promising[0]):
+            promising = (gain, nice_between(b1, b2) or b1 + 1)
+    return promising[1] if promising else None
+
+
+def _bracket(view: View, timed: list[tuple[int, float]]) -> int | None:
+    good, too_big = largest_ok(view.points), smallest_too_big(view.points)
+    if good is None or (view.cap is not None and good >= view.cap):
+        return None
+    rising = len(timed) >= 2 and timed[-1][0] == good and _still_rising(timed)
+    if view.find_max or rising:
+        return _halve_bracket(view, good, too_big)
+    too_wide = view.largest is None or view.largest.relative_width > USEFUL_WIDTH
+    if too_big is None and too_wide and view.largest is not None:
+        # A longer lever narrows the prediction without paying for a run at the limit.
+        wanted = min(2 * good, int(view.largest.low))
+        return wanted if wanted > good else None
+    return None
+
+
+def _halve_bracket(view: View, good: int, too_big: int | None) -> int | None:
+    if too_big is not None:
+        if too_big - good <= max(1, math.floor(BRACKET * good)):
+            return None
+        predicted = view.largest
+        if predicted is not None and good < int(predicted.value) < too_big:
+            # First the predicted largest itself, then just above it: two runs close the bracket.
+            return int(predicted.value)
+        return nice_between(good, too_big)
+    if view.largest is None:
+        return good * 2
+    if good < int(view.largest.value):
+        return int(view.largest.value)
+    return max(good + 1, math.floor(good * (1 + BRACKET)))
+
+
+def nice_between(low: int, high: int) -> int | None:
+    """A size strictly between, near the geometric mean, and a multiple of 8, 4 or 2 if one fits."""
+    if high - low < 2:
+        return None
+    mean = math.sqrt(low * high)
+    for multiple in (8, 4, 2):
+        if high - low >= 2 * multiple:
+            size = round(mean / multiple) * multiple
+            if low < size < high:
+                return size
+    return min(max(round(mean), low + 1), high - 1)

@@ -1,0 +1,174 @@
+"""What a worker does with each request: build, probe, measure, race (worker side).
+
+Every exception ends here, in the outermost frame: it becomes an `error` answer with its type, its
+place in the user's code and the verdict of the classification, and its traceback is dropped so
+that no frame keeps memory alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bsprof.errors import BsprofError
+from bsprof.measure.classify import classify_exception
+from bsprof.measure.devices.protocol import Device
+from bsprof.measure.devices.select import open_device
+from bsprof.measure.point import Effort, PointMeasurement
+from bsprof.measure.raw import Counts
+from bsprof.measure.timing import StepClock
+from bsprof.records import WorkloadSpec
+from bsprof.records.codec import from_json, to_json
+from bsprof.workloads.faults import traceback_tail, user_location
+from bsprof.workloads.training import Training
+
+TAIL_LINES = 12
+
+
+class Session:
+    """One device and one built workload, kept between requests while clean.
+
+    Args:
+        beat: Called with a phase name as work goes on.
+    """
+
+    def __init__(self, beat: Callable[[str], None]) -> None:
+        self._beat = beat
+        self._device: Device | None = None
+        self._training: Training | None = None
+        self._updates_ran = False
+        self._baseline_marked = False
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request; failures are answers too."""
+        work = {
+            "build": self._build,
+            "probe": self._probe,
+            "measure": self._measure,
+            "identify": self._identify,
+            "race": self._race,
+        }[request["type"]]
+        try:
+            return {"type": "reply", **work(request)}
+        except Exception as error:
+            answer = describe(error)
+        # Outside the except block: the exception and its frames are gone, memory can return.
+        if self._device is not None:
+            self._device.release()
+        return answer
+
+    def _build(self, request: dict[str, Any]) -> dict[str, Any]:
+        from bsprof.measure.environment import environment
+        from bsprof.workloads.key import workload_key
+        from bsprof.workloads.resolve import resolve
+        from bsprof.workloads.training import build_training
+
+        self._beat("build")
+        spec = from_json(WorkloadSpec, request["workload"])
+        self._device = open_device(request["device"], request["memory_limit_bytes"])
+        snapshot = self._device.snapshot()
+        self._device.apply_limit()
+        workload = resolve(spec)
+        self._training = build_training(spec, workload, self._device.torch_device)
+        self._beat("build")
+        return {
+            "device": to_json(snapshot),
+            "facts": to_json(self._training.facts),
+            "key": to_json(workload_key(spec, self._training, ())),
+            "environment": to_json(environment(self._device)),
+            "device_key": device_key(snapshot, torch.__version__),
+        }
+
+    def _probe(self, _request: dict[str, Any]) -> dict[str, Any]:
+        from bsprof.measure.probe import probe_peaks
+
+        device, _ = self._ready()
+        self._beat("probe")
+        return {"peaks": to_json(probe_peaks(device))}
+
+    def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        device, _ = self._ready()
+        effort = from_json(Effort, request["effort"])
+        measurement = self._measurement(request["micro_batch_size"])
+        raw = measurement.run(effort)
+        self._updates_ran = True
+        self._beat("clean")
+        measurement.close()
+        if not self._baseline_marked:  # not before optimizer state exists
+            device.mark_baseline()
+            self._baseline_marked = True
+        answer = {"clean": device.baseline_reached()}
+        if raw.counts is not None:
+            answer["key"] = self._key(raw.counts)
+            raw = replace(raw, counts=replace(raw.counts, operators=()))
+        return {"raw": to_json(raw), **answer}
+
+    def _identify(self, request: dict[str, Any]) -> dict[str, Any]:
+        measurement = self._measurement(request["micro_batch_size"])
+        counts = measurement.count()
+        measurement.close()
+        return {"key": self._key(counts)}
+
+    def _key(self, counts: Counts) -> Any:
+        from bsprof.workloads.key import workload_key
+
+        _, training = self._ready()
+        return to_json(workload_key(training.spec, training, counts.operators))
+
+    def _race(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Sizes in turn, round by round, so that a slow moment touches all of them alike."""
+        device, training = self._ready()
+        sizes = [int(b) for b in request["micro_batch_sizes"]]
+        clocks = {}
+        for size in sizes:
+            self._beat("step")
+            batch = training.make_batch(size)
+            clock = StepClock(training, device, batch, lambda: self._beat("step"))
+            clock.warm_up()
+            clocks[size] = clock
+        for number in range(int(request["rounds"])):
+            for size in sizes if number % 2 == 0 else reversed(sizes):
+                clocks[size].update()
+        samples = {str(b): clock.micro_s for b, clock in clocks.items()}
+        clocks.clear()
+        device.release()
+        return {"samples": samples, "clean": device.baseline_reached()}
+
+    def _measurement(self, size: int) -> PointMeasurement:
+        device, training = self._ready()
+        return PointMeasurement(
+            training,
+            device,
+            int(size),
+            on_phase=self._beat,
+            first_in_process=not self._updates_ran,
+        )
+
+    def _ready(self) -> tuple[Device, Training]:
+        if self._device is None or self._training is None:
+            raise RuntimeError("a worker was asked to measure before it was asked to build")
+        return self._device, self._training
+
+
+def describe(error: Exception) -> dict[str, Any]:
+    """An `error` answer: what the parent needs to classify, show, or raise again."""
+    verdict = classify_exception(error)
+    answer: dict[str, Any] = {
+        "type": "error",
+        "error_type": type(error).__name__,
+        "message": str(error)[:2000],
+        "tail": list(traceback_tail(error, TAIL_LINES)),
+        "location": user_location(error),
+        "status": verdict.status.value,
+        "ambiguous": verdict.ambiguous,
+        "reason": verdict.reason,
+        "requested_bytes": verdict.requested_bytes,
+    }
+    if isinstance(error, BsprofError):
+        answer["bsprof"] = {
+            "doing": error.doing,
+            "found": error.found,
+            "next_step": error.next_step,
+        }
+    return answer

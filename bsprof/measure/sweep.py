@@ -1,0 +1,407 @@
+"""Runs a sweep: one workload, one device, as few sizes as answer the question.
+
+The parent's side: supervises workers, follows the schedule, saves after every point. Loads no
+torch and never touches the device.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bsprof.errors import BsprofError, MeasurementError, WorkloadError
+from bsprof.hardware.peaks import load_peaks, save_peaks
+from bsprof.measure import schedule
+from bsprof.measure.choose import best_size, contenders, expected_seconds, largest_size
+from bsprof.measure.crew import Crew, Trouble
+from bsprof.measure.events import EventKind, Listener, SweepEvent
+from bsprof.measure.ledger import Ledger
+from bsprof.measure.point import Effort
+from bsprof.measure.raw import RawPoint
+from bsprof.measure.wire import PhaseLimits
+from bsprof.records import (
+    DevicePeaks,
+    Failure,
+    Point,
+    PointStatus,
+    Profile,
+    SweepPlan,
+    WorkloadKey,
+    WorkloadSpec,
+)
+from bsprof.records.codec import from_json
+from bsprof.store import profile_path, save, store_folder
+from bsprof.units import format_bytes, format_count, format_seconds
+from bsprof.workloads.key import key_differences
+from bsprof.workloads.names import check_model
+
+COUNTED_SIZES = 2
+"""Counts are affine in the size: two give all others."""
+SAMPLING_S = 1.0
+"""Seconds of timed sampling at one size, beyond which a wide interval is accepted and raced."""
+CONFIRM_UPDATES = 1
+"""Whole updates that a confirmation runs beside the watched one."""
+
+
+def run_sweep(
+    spec: WorkloadSpec | str,
+    *,
+    device: str = "auto",
+    plan: SweepPlan | None = None,
+    output: Path | None = None,
+    resume: Profile | None = None,
+    store: Path | None = None,
+    on_event: Listener | None = None,
+    limits: PhaseLimits | None = None,
+) -> Profile:
+    """Measure a workload on a device and return its profile, saved after every point.
+
+    Args:
+        spec: The workload, or just its name or `file.py:factory`.
+        device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, `xpu`.
+        plan: What to try; None is the adaptive schedule without limits.
+        output: The profile's file; None puts it into the store.
+        resume: An interrupted profile of the same workload: its points are kept, not repeated.
+        store: Folder of profiles and of this device's peaks; None is `BSPROF_STORE` or `profiles`.
+        on_event: Called as the sweep goes on.
+        limits: Seconds that a worker may stay silent, by phase.
+
+    Raises:
+        UsageError: an option that cannot be, or one that would have no effect here.
+        WorkloadError: the user's model, factory, batch or loss is at fault at every size.
+        DeviceUnavailable: there is no such device here.
+        MeasurementError: not one usable point, or `resume` is of another workload.
+        OutputError: the profile cannot be written.
+        KeyboardInterrupt: passed on after the points so far were saved.
+    """
+    if isinstance(spec, str):
+        spec = WorkloadSpec(model=spec)
+    check_model(spec.model)
+    sweep = _Sweep(
+        spec,
+        plan or SweepPlan(),
+        device,
+        output=output,
+        store=store if store is not None else store_folder(),
+        listener=on_event or (lambda _event: None),
+        limits=limits,
+    )
+    return sweep.run(resume)
+
+
+def point_line(point: Point) -> str:
+    """One finished point in one line, for people."""
+    size = f"micro-batch {point.micro_batch_size}"
+    if point.micro_step_s is None or point.samples_per_s is None:
+        reason = point.failure.reason if point.failure is not None else ""
+        return f"{size}: {point.status}" + (f" ({reason})" if reason else "")
+    used = format_bytes(point.device_used_bytes.value) if point.device_used_bytes else "unknown"
+    return (
+        f"{size}: {format_seconds(point.micro_step_s.value)} a micro-step, "
+        f"{format_count(point.samples_per_s.value)} samples/s, {used} used"
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _build_error(spec: WorkloadSpec, trouble: Trouble) -> BsprofError:
+    """Why not even building worked, as an error to raise."""
+    if trouble.error is not None:
+        return trouble.error
+    if trouble.status.is_too_big:
+        return MeasurementError(
+            f"{spec.model} does not fit: building it ran out of memory",
+            found=trouble.failure.reason,
+            next_step="use a device with more memory, a smaller model, or bf16 weights",
+        )
+    return WorkloadError(
+        f"cannot build {spec.model}",
+        found=_told(trouble.failure),
+        next_step="mend the workload's code and sweep again",
+    )
+
+
+def _step_error(spec: WorkloadSpec, size: int, failure: Failure) -> BsprofError:
+    return WorkloadError(
+        f"{spec.model} failed at micro-batch {size}",
+        found=_told(failure),
+        next_step="mend the workload's code and sweep again",
+    )
+
+
+def _told(failure: Failure) -> str:
+    """A failure's reason and place, with the last lines of the script below."""
+    place = f" at {failure.location}" if failure.location else ""
+    return "\n".join([f"{failure.reason}{place}", *failure.tail])
+
+
+class _Sweep:
+    """One run of `run_sweep`."""
+
+    def __init__(
+        self,
+        spec: WorkloadSpec,
+        plan: SweepPlan,
+        device: str,
+        *,
+        output: Path | None,
+        store: Path,
+        listener: Listener,
+        limits: PhaseLimits | None,
+    ) -> None:
+        self._started = time.monotonic()
+        self._output = output
+        self._store = store
+        self._listener = listener
+        self._ledger = Ledger(spec=spec, plan=plan, created_at=_now())
+        self._crew = Crew(
+            spec,
+            device,
+            plan.memory_limit_bytes,
+            limits=limits,
+            on_phase=lambda phase: self._say("phase", phase),
+        )
+
+    def run(self, resume: Profile | None) -> Profile:
+        """The whole sweep; see `run_sweep`."""
+        with self._crew:
+            try:
+                self._begin(resume)
+                self._follow_schedule()
+                self._race()
+                self._confirm()
+                self._ledger.complete = True
+            finally:
+                profile = self._save()
+        assert profile is not None
+        self._say("end", f"{len(profile.points)} sizes in {format_seconds(profile.duration_s)}")
+        return profile
+
+    # -- beginning ---------------------------------------------------------------------------
+
+    def _begin(self, resume: Profile | None) -> None:
+        if resume is not None:
+            self._ledger.resume(resume)
+        trouble = self._crew.build()
+        if trouble is not None:
+            raise _build_error(self._ledger.spec, trouble)
+        built = self._crew.built
+        assert built is not None
+        self._ledger.built = built
+        self._ledger.key = built.key
+        usable = format_bytes(built.device.usable_bytes)
+        parameters = format_count(built.facts.parameter_count)
+        self._say(
+            "start",
+            f"{self._ledger.spec.model} ({parameters} parameters) on {built.device.name}, "
+            f"{usable} usable",
+        )
+        if resume is not None:
+            self._check_key(resume)
+        self._ledger.peaks = self._ledger.peaks or self._peaks(built.device_key)
+
+    def _check_key(self, resume: Profile) -> None:
+        """Go on only if it is the same workload: an edited script is not mixed with its past."""
+        if resume.key is None:
+            return
+        answer = self._crew.request("identify", micro_batch_size=self._smallest())
+        if isinstance(answer, Trouble):
+            raise _build_error(self._ledger.spec, answer)
+        key = from_json(WorkloadKey, answer["key"])
+        changed = key_differences(resume.key, key)
+        if changed:
+            raise MeasurementError(
+                "cannot resume the sweep: it measured another workload",
+                found="; ".join(changed),
+                next_step="sweep anew without --resume, or undo the change",
+            )
+        self._ledger.key = key
+
+    def _peaks(self, device_key: str) -> DevicePeaks | None:
+        known = load_peaks(self._store, device_key)
+        if known is not None:
+            return known
+        self._say("probe", "measuring this device's peaks, once")
+        answer = self._crew.request("probe")
+        if isinstance(answer, Trouble):
+            self._ledger.note(
+                "no-peaks",
+                f"the probe of this device's peaks ended {answer.status}: {answer.failure.reason}",
+                "MFU and the regime are unknown in this profile",
+            )
+            return None
+        peaks = from_json(DevicePeaks, answer["peaks"])
+        save_peaks(self._store, peaks)
+        return peaks
+
+    # -- points ------------------------------------------------------------------------------
+
+    def _follow_schedule(self) -> None:
+        while True:
+            step = schedule.next_step(self._view())
+            if step is None:
+                return
+            size = step.micro_batch_size
+            if self._over_budget(size):
+                self._ledger.note(
+                    "time-budget",
+                    f"the time budget of {format_seconds(self._ledger.plan.time_budget_s or 0)} "
+                    f"ended the sweep before micro-batch {size}",
+                    "allow more with --time-budget",
+                )
+                return
+            if not self._known_not_to_fit(size):
+                self._measure(size, full=step.full)
+            self._save()
+
+    def _view(self) -> schedule.View:
+        return schedule.View(
+            points=self._ledger.points(),
+            smallest=self._smallest(),
+            cap=self._cap(),
+            largest=self._ledger.largest,
+            find_max=self._ledger.plan.find_max,
+            explicit=self._ledger.plan.micro_batch_sizes,
+        )
+
+    def _smallest(self) -> int:
+        """Where to start: batch normalisation fails on one sample in training."""
+        built = self._crew.built
+        assert built is not None
+        return 2 if built.facts.batch_norm_modules else 1
+
+    def _cap(self) -> int | None:
+        built = self._crew.built
+        assert built is not None
+        plan = self._ledger.plan
+        sizes = (plan.max_micro_batch_size, plan.dataset_size, built.facts.dataset_size)
+        return min((b for b in sizes if b is not None), default=None)
+
+    def _known_not_to_fit(self, size: int) -> bool:
+        """Explicit sizes above the data set or above one that was too big are not run."""
+        if not self._ledger.plan.micro_batch_sizes:
+            return False
+        cap, too_big = self._cap(), schedule.smallest_too_big(self._ledger.points())
+        if cap is not None and size > cap:
+            reason = f"larger than the data set or the cap, {cap}"
+        elif too_big is not None and size > too_big:
+            reason = f"micro-batch {too_big} did not run already"
+        else:
+            return False
+        self._ledger.add_skipped(
+            size,
+            Point(
+                micro_batch_size=size,
+                status=PointStatus.SKIPPED,
+                failure=Failure(reason=reason, phase="start"),
+            ),
+        )
+        return True
+
+    def _measure(self, size: int, *, full: bool) -> None:
+        effort = Effort(
+            relative_error=self._ledger.plan.relative_error,
+            seconds=SAMPLING_S if full else 0.0,
+            count=len(self._ledger.counts) < COUNTED_SIZES,
+        )
+        outcome = self._crew.measure(size, effort)
+        if isinstance(outcome, Trouble):
+            self._trouble(size, outcome)
+        else:
+            self._ledger.add_raw(outcome)
+            self._ledger.key = self._crew.key or self._ledger.key
+        built = self._ledger.built
+        assert built is not None
+        points = self._ledger.points()
+        self._ledger.largest = largest_size(points, built.device.usable_bytes, self._cap())
+        point = next(p for p in points if p.micro_batch_size == size)
+        self._say("point", point_line(point), point)
+
+    def _trouble(self, size: int, trouble: Trouble) -> None:
+        """Record it; let a smaller size decide what is ambiguous; raise what no size can mend."""
+        if trouble.ambiguous:
+            trouble = self._decided(size, trouble)
+        hopeless = trouble.status is PointStatus.FAILED and not self._ledger.ran_any()
+        if hopeless:
+            raise trouble.error or _step_error(self._ledger.spec, size, trouble.failure)
+        self._ledger.add_trouble(size, trouble)
+
+    def _decided(self, size: int, trouble: Trouble) -> Trouble:
+        """An ambiguous sign means memory only if a smaller size passes in a fresh worker."""
+        smaller = max(self._smallest(), size // 2)
+        passed: RawPoint | Trouble | None = None
+        if smaller < size:
+            self._crew.dismiss()
+            passed = self._crew.measure(smaller, Effort(seconds=0.0))
+            if isinstance(passed, RawPoint) and not self._ledger.has(smaller):
+                self._ledger.add_raw(passed)
+        if isinstance(passed, RawPoint):
+            return trouble
+        failure = replace(
+            trouble.failure,
+            reason=f"{trouble.failure.reason}; a smaller size did not pass either",
+        )
+        return replace(trouble, status=PointStatus.FAILED, failure=failure)
+
+    def _over_budget(self, size: int) -> bool:
+        budget = self._ledger.plan.time_budget_s
+        if budget is None or not self._ledger.ran_any():
+            return False
+        return self._elapsed() + expected_seconds(self._ledger.points(), size) > budget
+
+    # -- ending ------------------------------------------------------------------------------
+
+    def _race(self) -> None:
+        """Near-equal sizes run in turn, so that a slow moment cannot decide between them."""
+        sizes, rounds = contenders(self._ledger.points(), self._elapsed())
+        budget = self._ledger.plan.time_budget_s
+        if rounds < 1 or self._ledger.spec.compile or (budget and self._elapsed() > 0.7 * budget):
+            return
+        self._say("race", "comparing in turn: " + ", ".join(map(str, sizes)))
+        answer = self._crew.request("race", micro_batch_sizes=list(sizes), rounds=rounds)
+        if isinstance(answer, Trouble):
+            self._ledger.note("no-race", f"the comparison in turn failed: {answer.failure.reason}")
+            return
+        self._ledger.add_race({int(b): s for b, s in answer["samples"].items()})
+        self._save()
+
+    def _confirm(self) -> None:
+        """Run the size it would choose without a target again, in a fresh process."""
+        while True:
+            best = best_size(self._ledger.points())
+            if best is None or best in self._ledger.confirmed:
+                return
+            self._crew.dismiss()
+            self._say("confirm", f"micro-batch {best} again, in a fresh process")
+            outcome = self._crew.measure(best, Effort(seconds=0.0, updates=CONFIRM_UPDATES))
+            if isinstance(outcome, RawPoint):
+                self._ledger.confirmed.add(best)
+                return
+            self._ledger.note(
+                "not-confirmed",
+                f"micro-batch {best} ran in the sweep but ended {outcome.status} in a fresh "
+                f"process: {outcome.failure.reason}",
+                size=best,
+            )
+            self._ledger.add_trouble(best, outcome)
+
+    def _save(self) -> Profile | None:
+        """The profile on disk as of now; None while nothing was built."""
+        if self._ledger.built is None:
+            return None
+        profile = self._ledger.profile(self._elapsed())
+        if self._output is None:
+            self._output = profile_path(profile, self._store)
+        save(profile, self._output)
+        return profile
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def _say(self, kind: EventKind, text: str, point: Point | None = None) -> None:
+        done = len(self._ledger.raw) + len(self._ledger.failed)
+        self._listener(SweepEvent(kind=kind, text=text, point=point, done=done))

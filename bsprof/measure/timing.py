@@ -1,0 +1,125 @@
+"""Truthful times of a micro-step and an optimizer step (worker side).
+
+A sample is one block: queued micro-steps between two synchronisations. Warm-up lasts until two
+consecutive blocks agree; sampling until the median's 90 % interval is as narrow as asked, or the
+seconds for this point are spent. The optimizer step is timed apart, at the end of each update.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bsprof.fit.samples import median_quantity
+from bsprof.measure.devices.protocol import Device
+from bsprof.records import Timing
+from bsprof.workloads.training import Training
+
+MIN_SAMPLES = 3
+MAX_SAMPLES = 200
+WARMUP_AGREEMENT = 0.10  # heuristic: two blocks this close are past compilation and cold caches
+MAX_WARMUP_BLOCKS = 6
+SHORTEST_BLOCK_S = 0.002  # far above the clock's and a synchronisation's own cost
+
+
+@dataclass(slots=True)
+class StepClock:
+    """Times micro-steps of one batch in blocks, with the optimizer step after each update.
+
+    Attributes:
+        micro_steps_per_update: An accumulation window of two shows the cost of adding gradients.
+        on_step: Called before each micro-step (the worker's heartbeat).
+    """
+
+    training: Training
+    device: Device
+    batch: Any
+    on_step: Callable[[], None]
+    micro_steps_per_update: int = 2
+    micro_s: list[float] = field(default_factory=list)
+    enqueue_s: list[float] = field(default_factory=list)
+    optimizer_s: list[float] = field(default_factory=list)
+    block_steps: int = 1
+    warmup_steps: int = 0
+    micro_steps_run: int = 0
+
+    def block(self) -> float:
+        """Seconds per micro-step of one block; recorded by the caller."""
+        enqueue, total = self._timed_block()
+        self.enqueue_s.append(enqueue)
+        return total
+
+    def _timed_block(self) -> tuple[float, float]:
+        self.device.synchronize()
+        start = time.perf_counter()
+        for _ in range(self.block_steps):
+            self.on_step()
+            self.training.micro_step(self.batch, 1.0)
+        queued = time.perf_counter()
+        self.device.synchronize()
+        end = time.perf_counter()
+        self.micro_steps_run += self.block_steps
+        return (queued - start) / self.block_steps, (end - start) / self.block_steps
+
+    def update(self) -> None:
+        """One whole update: its micro-steps and its optimizer step become samples."""
+        for _ in range(self.micro_steps_per_update):
+            self.micro_s.append(self.block())
+        if self.training.optimizer is None:
+            return
+        self.device.synchronize()
+        start = time.perf_counter()
+        stepped = self.training.optimizer_step()
+        self.device.synchronize()
+        if stepped:  # a step that the gradient scaler skipped says nothing about its cost
+            self.optimizer_s.append(time.perf_counter() - start)
+        self.training.zero_grad()
+
+    def warm_up(self, previous: float | None = None) -> None:
+        """Blocks that are thrown away until two in a row agree; also sets the block's length.
+
+        Args:
+            previous: Seconds of a micro-step that already ran at this size, if one did.
+        """
+        for _ in range(MAX_WARMUP_BLOCKS):
+            _, seconds = self._timed_block()
+            self.warmup_steps += self.block_steps
+            if seconds * self.block_steps < SHORTEST_BLOCK_S:
+                self.block_steps = min(64, max(2, round(SHORTEST_BLOCK_S / max(seconds, 1e-6))))
+            if previous is not None and abs(seconds - previous) <= WARMUP_AGREEMENT * previous:
+                break
+            previous = seconds
+        self._close_window()
+
+    def sample(self, *, relative_error: float, seconds: float) -> None:
+        """Updates until the median's interval is narrow enough or the seconds are spent."""
+        start = time.perf_counter()
+        while len(self.micro_s) < MAX_SAMPLES:
+            self.update()
+            if len(self.micro_s) < MIN_SAMPLES:
+                continue
+            if time.perf_counter() - start >= seconds:
+                break
+            if len(self.micro_s) >= 5 and self.reached(relative_error):
+                break
+
+    def reached(self, relative_error: float) -> bool:
+        """Whether half the width of the median's interval is within `relative_error` of it."""
+        return median_quantity(self.micro_s).relative_width / 2 <= relative_error
+
+    def _close_window(self) -> None:
+        if self.training.optimizer is not None:
+            self.training.optimizer_step()
+            self.training.zero_grad()
+
+    def timing(self) -> Timing:
+        """The raw samples so far."""
+        return Timing(
+            micro_step_samples_s=tuple(self.micro_s),
+            optimizer_step_samples_s=tuple(self.optimizer_s),
+            enqueue_samples_s=tuple(self.enqueue_s),
+            block_steps=self.block_steps,
+            warmup_steps=self.warmup_steps,
+        )
