@@ -1,0 +1,1 @@
+"""Measuring: worker processes, clocks, memory, and the seam where the device is touched."""

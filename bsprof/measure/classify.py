@@ -1,0 +1,496 @@
+"""What an exception, or a worker's death, says about a micro-batch size.
+
+One job: exception -> `Verdict`, exit status -> `Verdict`. Types come first, then one table of
+messages (`RULES`). Works on type names and texts only, so it needs neither torch nor a device.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bsprof.errors import BsprofError
+from bsprof.records import PointStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What happened to a size, and how far to trust that.
+
+    Attributes:
+        status: `oom`, `killed`, `not_memory_limit`, `crashed` or `failed`.
+        ambiguous: The same sign also comes from a fault that has nothing to do with the size:
+            `status` holds only if a smaller size passes in a fresh worker, otherwise the point
+            `failed`.
+        sticky: The device or process is unusable from here on: replace the worker even where
+            it could answer.
+        reason: One sentence in plain words.
+        requested_bytes: Bytes of the request that was refused; None when unknown.
+    """
+
+    status: PointStatus
+    ambiguous: bool
+    sticky: bool
+    reason: str
+    requested_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One line of the message table: a pattern (searched, case ignored) and what it means."""
+
+    pattern: re.Pattern[str]
+    status: PointStatus
+    reason: str
+    ambiguous: bool = False
+    sticky: bool = False
+
+
+def _rule(
+    pattern: str,
+    status: PointStatus,
+    reason: str,
+    *,
+    ambiguous: bool = False,
+    sticky: bool = False,
+) -> Rule:
+    return Rule(
+        pattern=re.compile(pattern, re.IGNORECASE),
+        status=status,
+        reason=reason,
+        ambiguous=ambiguous,
+        sticky=sticky,
+    )
+
+
+_OOM = PointStatus.OOM
+_LIMIT = PointStatus.NOT_MEMORY_LIMIT
+_FAILED = PointStatus.FAILED
+
+# Order matters: the first match wins, so the exact wordings stand above the general ones. Every
+# line has its test with a wording seen in the wild (pytorch, torch-xpu-ops, triton, vllm,
+# Lightning, lighteval, Megatron-LM issue trackers, or provoked on torch 2.13.0).
+RULES: tuple[Rule, ...] = (
+    # Limits that are not memory come first: "out of resource: shared memory" must not read as
+    # "out of memory".
+    _rule(
+        r"out of resources?: (shared memory|threads|tensor memory|registers)|OutOfResources",
+        _LIMIT,
+        "a Triton kernel needs more of a multiprocessor's resources than this device has",
+    ),
+    _rule(
+        r"No valid triton configs",
+        _LIMIT,
+        "no Triton configuration fits this device",
+    ),
+    _rule(
+        r"invalid configuration argument|cudaErrorInvalidConfiguration"
+        r"|hipErrorInvalidConfiguration|CUDA_ERROR_INVALID_CONFIGURATION",
+        _LIMIT,
+        "a kernel's launch grid is beyond the device's limits",
+        sticky=True,
+    ),
+    _rule(
+        r"Triton Error \[(CUDA|HIP|XPU)\]: invalid argument",
+        _LIMIT,
+        "a Triton kernel's launch arguments are beyond the device's limits",
+        ambiguous=True,
+    ),
+    _rule(
+        r"too many resources requested for launch",
+        _LIMIT,
+        "a kernel needs more registers or threads than a multiprocessor has",
+        ambiguous=True,
+        sticky=True,
+    ),
+    _rule(
+        r"canUse32BitIndexMath|32-?bit index(ing)? math|fit into 32-?bit",
+        _LIMIT,
+        "a tensor has more elements than a kernel's 32-bit indices reach",
+    ),
+    _rule(
+        r"integer out of range|int(32)? (overflow|out of range)|INT_MAX"
+        r"|(numel|nnz|elements?|size|dimension|stride|value)\b[^.\n]{0,60}"
+        r"(exceed|larger than|greater than|too large|less than|fit)[^.\n]{0,30}"
+        r"(int32|INT_MAX|2147483647|2\*\*31|2\^31|32-bit)"
+        r"|cannot be converted to type int(32)? without overflow",
+        _LIMIT,
+        "a size is beyond what a 32-bit integer holds",
+    ),
+    _rule(
+        # "MPSGaph" is how torch spells it.
+        r"MPSGr?aph does not support tensor dims|total bytes of NDArray > 2\*\*32"
+        r"|Output channels > 65536 not supported at the MPS device",
+        _LIMIT,
+        "a tensor is larger than the Metal graph supports",
+    ),
+    _rule(
+        r"invalid buffer size",
+        _LIMIT,
+        "one buffer is larger than Metal allows, whatever memory is free",
+        ambiguous=True,
+    ),
+    # Allocators of the devices.
+    _rule(
+        r"MPS backend out of memory",
+        _OOM,
+        "the MPS allocator refused memory",
+    ),
+    _rule(
+        r"kIOGPUCommandBufferCallbackErrorOutOfMemory|Insufficient Memory \(0*8:",
+        _OOM,
+        "a Metal command buffer ran out of memory",
+        sticky=True,
+    ),
+    _rule(
+        r"NCCL[^\n]*(unhandled cuda error|unhandled system error|internal error)"
+        r"(?=[\s\S]*(out of memory|Cuda failure 2\b|failed to (cuda )?(allocate|malloc|calloc)"
+        r"|cudaMalloc|Failed to CUDA))",
+        _OOM,
+        "NCCL could not allocate its buffers, which lie outside torch's allocator",
+        sticky=True,
+    ),
+    _rule(
+        r"Cuda failure (2|'out of memory')|ncclCuda(Malloc|Calloc)|Failed to CUDA (m|c)alloc",
+        _OOM,
+        "NCCL could not allocate its buffers, which lie outside torch's allocator",
+        sticky=True,
+    ),
+    _rule(
+        r"(CUDA|HIP|XPU|Triton|MTIA|NPU|MUSA) out of memory\.? *Tried to allocate"
+        r"|(CUDA|HIP|XPU) out of memory",
+        _OOM,
+        "the device's allocator refused memory",
+    ),
+    _rule(
+        r"(CUDA|HIP) error: out of memory|CUDA driver error: out of memory"
+        r"|Triton Error \[(CUDA|HIP|XPU)\]: out of memory"
+        r"|cudaErrorMemoryAllocation|hipErrorOutOfMemory|hipErrorMemoryAllocation"
+        r"|CUDA_ERROR_OUT_OF_MEMORY",
+        _OOM,
+        "the device's driver refused memory",
+        sticky=True,
+    ),
+    _rule(
+        r"(UR|PI|ZE)_(RESULT_)?ERROR_OUT_OF_(DEVICE_MEMORY|HOST_MEMORY)"
+        r"|PI_ERROR_OUT_OF_RESOURCES|UR_RESULT_ERROR_OUT_OF_RESOURCES"
+        r"|ZE_RESULT_ERROR_OUT_OF_DEVICE|CL_OUT_OF_(HOST_MEMORY|RESOURCES)"
+        r"|CL_MEM_OBJECT_ALLOCATION_FAILURE",
+        _OOM,
+        "the Intel GPU runtime refused memory or another resource",
+        ambiguous=True,
+        sticky=True,
+    ),
+    _rule(
+        r"(expandable_segment|handles_)[^\n]*INTERNAL ASSERT FAILED"
+        r"|INTERNAL ASSERT FAILED[^\n]*(CUDA|HIP|XPU)CachingAllocator",
+        _OOM,
+        "an internal check of the CUDA allocator failed, as it does when memory runs out under"
+        " expandable segments",
+        ambiguous=True,
+        sticky=True,
+    ),
+    # Libraries that allocate for themselves.
+    _rule(
+        r"CUBLAS_STATUS_ALLOC_FAILED|HIPBLAS_STATUS_ALLOC_FAILED|rocblas_status_memory_error"
+        r"|CUSPARSE_STATUS_ALLOC_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
+        r"|CURAND_STATUS_ALLOCATION_FAILED|CUSPARSE_STATUS_INSUFFICIENT_RESOURCES",
+        _OOM,
+        "a CUDA library could not allocate its workspace",
+        ambiguous=True,
+        sticky=True,
+    ),
+    _rule(
+        r"(CUBLAS|HIPBLAS|CUSOLVER|CURAND|CUSPARSE|CUDNN)_STATUS_(NOT_INITIALIZED"
+        r"|INITIALIZATION_FAILED)",
+        _OOM,
+        "a CUDA library could not start, as it does when memory runs out",
+        ambiguous=True,
+        sticky=True,
+    ),
+    _rule(
+        r"CUDNN_STATUS_(ALLOC_FAILED|INTERNAL_ERROR_(DEVICE|HOST)_ALLOCATION_FAILED"
+        r"|EXECUTION_FAILED|INTERNAL_ERROR)"
+        r"|miopenStatus(AllocFailed|InternalError|UnknownError)",
+        _OOM,
+        "cuDNN failed in a way that is often a lack of workspace memory",
+        ambiguous=True,
+        sticky=True,
+    ),
+    _rule(
+        r"CUDNN_STATUS_(NOT_SUPPORTED|BAD_PARAM)",
+        _LIMIT,
+        "cuDNN has no kernel for these shapes, which are often beyond its 32-bit indices",
+        ambiguous=True,
+    ),
+    _rule(
+        r"CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR|NOT_SUPPORTED)",
+        _OOM,
+        "cuBLAS failed in a way that is often a lack of workspace memory",
+        ambiguous=True,
+        sticky=True,
+    ),
+    _rule(
+        r"unable to find an engine|FIND was unable to find|no valid convolution algorithms"
+        r"|Failed to find (a )?(workable|suitable|valid) (engine|algorithm|plan)"
+        r"|No execution plans? (support|built)",
+        _OOM,
+        "no convolution algorithm fits the memory that is left (or the library has none at all)",
+        ambiguous=True,
+    ),
+    # The host.
+    _rule(
+        r"DefaultCPUAllocator: (can't allocate memory|not enough memory)|alloc_cpu\.cpp",
+        _OOM,
+        "the CPU allocator refused memory",
+    ),
+    _rule(
+        r"std::bad_alloc|\bbad allocation\b",
+        _OOM,
+        "the C++ runtime refused memory",
+    ),
+    _rule(
+        r"could not (create|execute|initialize) a (primitive|memory|sub-?memory|engine)"
+        r"|dnnl_out_of_memory",
+        _OOM,
+        "oneDNN could not set up a kernel, as it does when memory runs out",
+        ambiguous=True,
+    ),
+    _rule(
+        r"Cannot allocate memory|\bENOMEM\b|not enough memory"
+        r"|Unable to allocate [\d.]+ [KMGTPE]?i?B",
+        _OOM,
+        "the operating system refused memory",
+    ),
+    _rule(
+        r"can't start new thread|Thread creation failed: Resource temporarily unavailable"
+        r"|OMP: Error #(34|35|179)|pthread_create failed",
+        _OOM,
+        "no memory was left for another thread's stack",
+        ambiguous=True,
+    ),
+    _rule(
+        r"unable to (mmap|allocate|open) shared memory|insufficient shared memory \(shm\)",
+        _OOM,
+        "shared memory ran out",
+        ambiguous=True,
+    ),
+    _rule(
+        r"Storage size calculation overflowed|tensor (size|has too many).*overflow"
+        r"|numel: integer multiplication overflow",
+        _LIMIT,
+        "a tensor's size in bytes overflows a 64-bit integer",
+    ),
+    # Device errors that poison the context. Large sizes reach them through index overflow.
+    _rule(
+        r"illegal memory access|misaligned address|an illegal instruction"
+        r"|device-side assert|unspecified launch failure|hipErrorIllegalAddress"
+        r"|UR_RESULT_ERROR_DEVICE_LOST|Memory access fault by GPU",
+        _LIMIT,
+        "the device stopped at an invalid access, which large sizes cause by overflowing an index",
+        ambiguous=True,
+        sticky=True,
+    ),
+    _rule(
+        r"uncorrectable ECC|GPU is lost|fallen off the bus|no kernel image is available"
+        r"|driver version is insufficient|device (is|are) busy or unavailable",
+        _FAILED,
+        "the device itself is unusable",
+        sticky=True,
+    ),
+    _rule(
+        r"\bout of (device |host |GPU |video )?memory\b|\bmemory exhausted\b|failed to allocate",
+        _OOM,
+        "something reported that memory ran out",
+        ambiguous=True,
+    ),
+)
+
+# Programming errors: their texts may quote anything, so the table is not asked about them.
+_PROGRAMMING_ERRORS = frozenset(
+    {
+        "ArithmeticError",
+        "AssertionError",
+        "AttributeError",
+        "ImportError",
+        "LookupError",
+        "NameError",
+        "SyntaxError",
+        "TypeError",
+    }
+)
+_UNIT_BYTES = {"bytes": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_UNIT_BYTES |= {"kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}  # MPS prints MB for MiB
+_REQUEST = re.compile(
+    r"(?:tried to allocate|Unable to allocate|Failed to CUDA [mc]alloc(?: async)?) "
+    r"([\d.]+) ?(bytes|[KMGT]i?B|B)\b",
+    re.IGNORECASE,
+)
+
+
+def requested_bytes(text: str) -> int | None:
+    """Bytes of the refused request that an allocator's message names; None when it names none."""
+    match = _REQUEST.search(text)
+    if match is None:
+        return None
+    return int(float(match[1]) * _UNIT_BYTES[match[2].lower()])
+
+
+def match_message(text: str) -> Verdict | None:
+    """The verdict of the first line of the table that the text matches; None when none does."""
+    for rule in RULES:
+        if rule.pattern.search(text):
+            return Verdict(
+                status=rule.status,
+                ambiguous=rule.ambiguous,
+                sticky=rule.sticky,
+                reason=rule.reason,
+                requested_bytes=requested_bytes(text),
+            )
+    return None
+
+
+def classify_exception(error: BaseException) -> Verdict:
+    """What an exception raised in a worker says about the size.
+
+    Looks at the whole chain of causes and contexts (compiled code and user code wrap the first
+    cause), types before messages. An unknown exception is `failed`: the workload's own fault.
+    """
+    chain = list(_chain(error))
+    for link in chain:
+        verdict = _by_type(link)
+        if verdict is not None:
+            return verdict
+    for link in chain:
+        if _type_names(link) & _PROGRAMMING_ERRORS:
+            continue
+        if isinstance(link, BsprofError) and link.__cause__ is not None:
+            continue  # our own wrapper quotes the cause, which is looked at by itself
+        verdict = match_message(_text(link))
+        if verdict is not None:
+            if "AcceleratorError" in _type_names(link):
+                return _made_sticky(verdict)
+            return verdict
+    poisoned = any("AcceleratorError" in _type_names(link) for link in chain)
+    name = type(chain[-1]).__name__
+    return Verdict(
+        status=PointStatus.FAILED,
+        # An asynchronous device error of an unknown kind may well come from the size.
+        ambiguous=poisoned,
+        sticky=poisoned,
+        reason=f"the training step raised {name}",
+    )
+
+
+def classify_exit(exit_status: int, oom_kills: int, tail: Sequence[str] = ()) -> Verdict:
+    """What a worker's death without a report says about the size.
+
+    Args:
+        exit_status: As `subprocess.Popen.returncode`: negative for a signal. A shell's 128 + n
+            is understood as well.
+        oom_kills: How far the kernel's out-of-memory counter of our cgroup moved meanwhile.
+        tail: Last lines of what the worker wrote.
+    """
+    number = -exit_status if exit_status < 0 else exit_status - 128
+    killed_by = number if exit_status < 0 or exit_status > 128 else 0
+    if killed_by == signal.SIGKILL:
+        if oom_kills > 0:
+            reason = "the kernel's out-of-memory killer ended the worker"
+        else:
+            reason = (
+                "the worker was killed (SIGKILL); the kernel's out-of-memory killer does that,"
+                " but its counter did not move"
+            )
+        return _died(PointStatus.KILLED, reason, ambiguous=oom_kills == 0)
+    verdict = match_message("\n".join(tail)) if exit_status != 0 and tail else None
+    if verdict is not None and verdict.status is not PointStatus.FAILED:
+        return _made_sticky(verdict)
+    if killed_by:
+        name = _signal_name(killed_by)
+        # A null or wild pointer after a failed allocation, or an index that overflowed.
+        ambiguous = name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE")
+        return _died(PointStatus.CRASHED, f"the worker died of {name}", ambiguous=ambiguous)
+    if exit_status == 0:
+        return _died(PointStatus.CRASHED, "the worker ended without reporting a result")
+    return _died(PointStatus.CRASHED, f"the worker ended with exit status {exit_status}")
+
+
+def _died(status: PointStatus, reason: str, *, ambiguous: bool = False) -> Verdict:
+    return Verdict(status=status, ambiguous=ambiguous, sticky=True, reason=reason)
+
+
+def _made_sticky(verdict: Verdict) -> Verdict:
+    return Verdict(
+        status=verdict.status,
+        ambiguous=verdict.ambiguous,
+        sticky=True,
+        reason=verdict.reason,
+        requested_bytes=verdict.requested_bytes,
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _by_type(error: BaseException) -> Verdict | None:
+    names = _type_names(error)
+    text = _text(error)
+    if "OutOfResources" in names:  # triton.runtime.errors
+        return match_message(f"OutOfResources: {text}")
+    if "OutOfMemoryError" in names:  # torch.OutOfMemoryError, torch.cuda.OutOfMemoryError
+        known = match_message(text)
+        return Verdict(
+            status=PointStatus.OOM,
+            ambiguous=False,
+            sticky=known is not None and known.sticky,
+            reason="the device's allocator refused memory",
+            requested_bytes=requested_bytes(text),
+        )
+    if isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno == errno.ENOMEM
+    ):
+        return Verdict(
+            status=PointStatus.OOM,
+            ambiguous=False,
+            sticky=False,
+            reason="the host refused memory",
+            requested_bytes=requested_bytes(text),
+        )
+    return None
+
+
+def _type_names(error: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(error).__mro__}
+
+
+def _text(error: BaseException) -> str:
+    notes = getattr(error, "__notes__", ())
+    return "\n".join([f"{type(error).__name__}: {error}", *map(str, notes)])
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, then what it wraps, was caused by or arose beside, each once, outermost first."""
+    todo: list[BaseException] = [error]
+    seen: set[int] = set()
+    while todo:
+        link = todo.pop(0)
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        inner = getattr(link, "inner_exception", None)  # torch._dynamo.exc.BackendCompilerFailed
+        if isinstance(inner, BaseException):
+            todo.append(inner)
+        if isinstance(link, BaseExceptionGroup):
+            todo.extend(link.exceptions)
+        if link.__cause__ is not None:
+            todo.append(link.__cause__)
+        elif link.__context__ is not None and not link.__suppress_context__:
+            todo.append(link.__context__)
