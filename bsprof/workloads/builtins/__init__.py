@@ -1,0 +1,1 @@
+"""The built-in models: small, plain, no download. Each module has `workload(spec)`."""

@@ -1,0 +1,46 @@
+"""What stays in memory between two steps, by owner and by storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bsprof.records import Category
+from bsprof.workloads.optimizers import state_tensors
+
+
+def storages_by_category(
+    model: nn.Module, optimizer: Optimizer | None
+) -> dict[Category, tuple[torch.UntypedStorage, ...]]:
+    """Storages of weights (with buffers), gradients and optimizer state.
+
+    A storage that several tensors share is named once, under the first of the three.
+    """
+    parameters = list(model.parameters())
+    owners: dict[Category, Iterable[Tensor]] = {
+        Category.WEIGHTS: [*parameters, *model.buffers()],
+        Category.GRADIENTS: [p.grad for p in parameters if p.grad is not None],
+        Category.OPTIMIZER_STATE: [] if optimizer is None else state_tensors(optimizer),
+    }
+    seen: set[int] = set()
+    found: dict[Category, tuple[torch.UntypedStorage, ...]] = {}
+    for category, tensors in owners.items():
+        fresh = []
+        for storage in (s for tensor in tensors for s in _storages(tensor)):
+            # The address of the storage object, not of its bytes: empty storages have none.
+            if storage._cdata not in seen:
+                seen.add(storage._cdata)
+                fresh.append(storage)
+        found[category] = tuple(fresh)
+    return found
+
+
+def _storages(tensor: Tensor) -> Iterator[torch.UntypedStorage]:
+    if tensor.layout is torch.sparse_coo:
+        yield tensor._indices().untyped_storage()
+        yield tensor._values().untyped_storage()
+    else:
+        yield tensor.untyped_storage()
