@@ -1,3 +1,175 @@
-"""bsprof: which micro-batch, and how many accumulation steps, on this device, and why."""
+"""bsprof: which micro-batch, and how many accumulation steps, on this device, and why.
+
+    import bsprof
+
+    if __name__ == "__main__":  # a sweep starts worker processes
+        profile = bsprof.run_sweep("gpt-tiny")
+        answer = bsprof.recommend_plan(profile, target_batch=2048)
+        print(answer.plan.micro_batch_size, answer.plan.accumulation_steps)
+
+Every command of the program `bsprof` is one call of a function here, plus printing. Nothing heavy
+is loaded before it is used: `import bsprof` loads no torch, numpy, pandas, scipy or matplotlib.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bsprof.errors import (
+        BsprofError,
+        DeviceUnavailable,
+        FitError,
+        MeasurementError,
+        NoFeasibleBatch,
+        OutputError,
+        ProfileFormatError,
+        ProfileNotFound,
+        ProfileTooNew,
+        UnknownDevice,
+        UsageError,
+        WorkloadError,
+    )
+    from bsprof.measure.doctor import examine
+    from bsprof.measure.events import SweepEvent
+    from bsprof.measure.sweep import run_sweep
+    from bsprof.measure.wire import PhaseLimits
+    from bsprof.recommend.document import recommendation_document
+    from bsprof.recommend.plan import recommend_plan
+    from bsprof.records import (
+        Mode,
+        Note,
+        Objective,
+        Plan,
+        Point,
+        PointStatus,
+        Precision,
+        Profile,
+        Quantity,
+        Recommendation,
+        SweepPlan,
+        Target,
+        WorkloadSpec,
+    )
+    from bsprof.report import build_report
+    from bsprof.report import render as render_report
+    from bsprof.store import listing as list_profiles
+    from bsprof.store import load as load_profile
+    from bsprof.store import newest as newest_profile
+    from bsprof.store import save as save_profile
+    from bsprof.workloads.names import builtin_names
+    from bsprof.workloads.workload import Workload
 
 __version__ = "0.1.0"
+
+_HOMES: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        (
+            "BsprofError",
+            "DeviceUnavailable",
+            "FitError",
+            "MeasurementError",
+            "NoFeasibleBatch",
+            "OutputError",
+            "ProfileFormatError",
+            "ProfileNotFound",
+            "ProfileTooNew",
+            "UnknownDevice",
+            "UsageError",
+            "WorkloadError",
+        ),
+        ("bsprof.errors", ""),
+    ),
+    **dict.fromkeys(
+        (
+            "Mode",
+            "Note",
+            "Objective",
+            "Plan",
+            "Point",
+            "PointStatus",
+            "Precision",
+            "Profile",
+            "Quantity",
+            "Recommendation",
+            "SweepPlan",
+            "Target",
+            "WorkloadSpec",
+        ),
+        ("bsprof.records", ""),
+    ),
+    "PhaseLimits": ("bsprof.measure.wire", ""),
+    "SweepEvent": ("bsprof.measure.events", ""),
+    "Workload": ("bsprof.workloads.workload", ""),
+    "build_report": ("bsprof.report", ""),
+    "builtin_names": ("bsprof.workloads.names", ""),
+    "examine": ("bsprof.measure.doctor", ""),
+    "list_profiles": ("bsprof.store", "listing"),
+    "load_profile": ("bsprof.store", "load"),
+    "newest_profile": ("bsprof.store", "newest"),
+    "recommend_plan": ("bsprof.recommend.plan", ""),
+    "recommendation_document": ("bsprof.recommend.document", ""),
+    "render_report": ("bsprof.report", "render"),
+    "run_sweep": ("bsprof.measure.sweep", ""),
+    "save_profile": ("bsprof.store", "save"),
+}
+"""Where each public name lives: its module, and its name there if that is another."""
+
+__all__ = [
+    "BsprofError",
+    "DeviceUnavailable",
+    "FitError",
+    "MeasurementError",
+    "Mode",
+    "NoFeasibleBatch",
+    "Note",
+    "Objective",
+    "OutputError",
+    "PhaseLimits",
+    "Plan",
+    "Point",
+    "PointStatus",
+    "Precision",
+    "Profile",
+    "ProfileFormatError",
+    "ProfileNotFound",
+    "ProfileTooNew",
+    "Quantity",
+    "Recommendation",
+    "SweepEvent",
+    "SweepPlan",
+    "Target",
+    "UnknownDevice",
+    "UsageError",
+    "Workload",
+    "WorkloadError",
+    "WorkloadSpec",
+    "__version__",
+    "build_report",
+    "builtin_names",
+    "examine",
+    "list_profiles",
+    "load_profile",
+    "newest_profile",
+    "recommend_plan",
+    "recommendation_document",
+    "render_report",
+    "run_sweep",
+    "save_profile",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bsprof' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, there = _HOMES[name]
+    value: object = getattr(import_module(module), there or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

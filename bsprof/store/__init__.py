@@ -4,8 +4,10 @@ from bsprof.store.data import data_folder
 from bsprof.store.files import atomic_write
 from bsprof.store.folder import (
     StoredProfile,
+    files,
     find,
     listing,
+    matches,
     newest,
     profile_path,
     read,
@@ -19,10 +21,12 @@ __all__ = [
     "atomic_write",
     "data_folder",
     "dumps",
+    "files",
     "find",
     "listing",
     "load",
     "loads",
+    "matches",
     "newest",
     "profile_path",
     "read",

@@ -77,7 +77,7 @@ def listing(store: Path, *, reference: Path | None = None) -> list[StoredProfile
         store: The store's folder; it need not exist.
         reference: Folder of the reference profiles; None looks it up.
     """
-    return [_entry(name, path) for name, path in _files(store) + _reference_files(reference)]
+    return [_entry(name, path) for name, path in files(store) + _reference_files(reference)]
 
 
 def newest(store: Path, *, model: str | None = None, device: str | None = None) -> StoredProfile:
@@ -93,8 +93,8 @@ def newest(store: Path, *, model: str | None = None, device: str | None = None) 
         ProfileNotFound: the store has none.
         ProfileFormatError: the newest cannot be read.
     """
-    files = _files(store)
-    for name, path in files:
+    held = files(store)
+    for name, path in held:
         if model is None and device is None:
             return StoredProfile(name=name, path=path, profile=load(path))
         entry = _entry(name, path)
@@ -103,10 +103,10 @@ def newest(store: Path, *, model: str | None = None, device: str | None = None) 
     wanted = " ".join(
         part for part in (f"of {model}" if model else "", f"on {device}" if device else "") if part
     )
-    held = f"{len(files)} of other models or devices" if files else "none"
+    found = f"{len(held)} of other models or devices" if held else "none"
     raise ProfileNotFound(
         f"no profile {wanted}".rstrip() + f" in the store {store}",
-        found=held,
+        found=found,
         next_step="measure one with `bsprof sweep --model MODEL`, or name one with --profile",
     )
 
@@ -138,15 +138,15 @@ def find(wanted: str, store: Path, *, reference: Path | None = None) -> tuple[st
     """
     if Path(wanted).is_file():
         return wanted, Path(wanted)
-    files = _files(store) + _reference_files(reference)
+    known = files(store) + _reference_files(reference)
     start = wanted.removesuffix(".json").rstrip("/")
-    for name, path in files:
+    for name, path in known:
         if name == start:
             return name, path
-    for name, path in files:
+    for name, path in known:
         if start and name.startswith(start):
             return name, path
-    names = [name for name, _ in files]
+    names = [name for name, _ in known]
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     raise ProfileNotFound(
         f"no profile {wanted}",
@@ -173,7 +173,7 @@ def _entry(name: str, path: Path) -> StoredProfile:
         return StoredProfile(name=name, path=path, profile=None, problem=error)
 
 
-def _files(store: Path) -> list[tuple[str, Path]]:
+def files(store: Path) -> list[tuple[str, Path]]:
     """Names and files of a store, newest first; hidden folders and `reference` left out."""
     found = []
     for path in store.rglob("*.json"):

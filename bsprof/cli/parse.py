@@ -1,0 +1,86 @@
+"""Option texts to values, with errors that say what would have been right."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Iterable, Sequence
+
+from bsprof.errors import UsageError
+from bsprof.records import Scalar
+
+_PYTHON_WORDS: dict[str, Scalar] = {"True": True, "False": False, "None": None}
+
+
+def one_of(option: str, value: str, known: Iterable[str]) -> str:
+    """The value, if it is known.
+
+    Raises:
+        UsageError: it is not; near ones are named.
+    """
+    names = list(known)
+    if value in names:
+        return value
+    near = difflib.get_close_matches(value, names, n=3, cutoff=0.5)
+    raise UsageError(
+        f"unknown {option} {value!r}",
+        next_step=f"did you mean {' or '.join(near)}?"
+        if near
+        else f"use one of {', '.join(names)}",
+    )
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Micro-batch sizes from `1,2,4`, in the order given.
+
+    Raises:
+        UsageError: not whole numbers of at least one, or one of them twice.
+    """
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        values = ()
+    if not values or min(values) < 1:
+        raise UsageError(
+            f"cannot read the sizes {text!r}",
+            next_step="write whole numbers of at least 1 with commas between: 1,2,4",
+        )
+    if len(set(values)) < len(values):
+        raise UsageError(f"a size is given twice in {text!r}", next_step="give each size once")
+    return values
+
+
+def key_values(option: str, texts: Sequence[str]) -> dict[str, Scalar]:
+    """Options of an optimizer from `KEY=VALUE` texts; values are JSON scalars, else plain text.
+
+    Raises:
+        UsageError: no `=`, a key twice, or a value that is no scalar.
+    """
+    result: dict[str, Scalar] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.isidentifier():
+            raise UsageError(f"cannot read {option} {text!r}", next_step="write it like lr=0.001")
+        if key in result:
+            raise UsageError(f"{option} {key} is given twice", next_step="give it once")
+        result[key] = _scalar(option, text, value)
+    return result
+
+
+def _scalar(option: str, text: str, value: str) -> Scalar:
+    if value in _PYTHON_WORDS:
+        return _PYTHON_WORDS[value]
+    try:
+        scalar: Scalar = json.loads(value)
+    except ValueError:
+        return value
+    if isinstance(scalar, (dict, list)):
+        raise UsageError(
+            f"cannot read {option} {text!r}",
+            found="a list or an object",
+            next_step="give one number, text, true, false or null; for more, write a factory",
+        )
+    if isinstance(scalar, float) and not math.isfinite(scalar):
+        raise UsageError(f"cannot read {option} {text!r}", found="a number that is not finite")
+    return scalar

@@ -1,0 +1,93 @@
+"""`bsprof recommend`: micro-batch and accumulation steps for a target, from a profile."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bsprof.cli.options import Color, Debug, Force, Json, Quiet, Verbose, terminal_of
+from bsprof.errors import UsageError
+
+EXAMPLE = "bsprof recommend --target-batch 2048 --world-size 8"
+
+
+def command(
+    ctx: typer.Context,
+    target_batch: Annotated[
+        int | None, typer.Option(min=1, help="Samples per update, over all ranks.")
+    ] = None,
+    target_tokens: Annotated[int | None, typer.Option(min=1, help="The same in tokens.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A file, or a name in the store.", show_default="the newest"
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The newest profile of this model.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="The newest profile of this device.")
+    ] = None,
+    world_size: Annotated[int, typer.Option(min=1, help="Data-parallel ranks.")] = 1,
+    headroom: Annotated[
+        str, typer.Option(metavar="5%|2GiB", help="Usable memory to leave free.")
+    ] = "5%",
+    tolerance: Annotated[
+        str, typer.Option(metavar="0%", help="How far the effective batch may be off the target.")
+    ] = "0%",
+    objective: Annotated[
+        str, typer.Option(metavar="time|memory", help="What the best plan minimises.")
+    ] = "time",
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Write the plan as JSON; - for stdout."
+        ),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    debug: Debug = False,
+    color: Color = "auto",
+) -> None:
+    """Say which micro-batch and accumulation steps to train with, and why."""
+    terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
+    import json
+
+    from bsprof.cli import parse
+    from bsprof.cli.choice import chosen_profile
+    from bsprof.cli.output import STDOUT, check_output, write_output
+    from bsprof.cli.show import show_summary
+    from bsprof.recommend.document import recommendation_document
+    from bsprof.recommend.plan import recommend_plan
+    from bsprof.report.summary import recommendation_summary
+    from bsprof.units import parse_share, parse_share_or_bytes
+
+    if profile is not None and (model is not None or device is not None):
+        raise UsageError(
+            "--profile names one profile; --model and --device look for another",
+            next_step="give --profile, or --model and --device",
+        )
+    check_output(output, force=force)
+    parse.one_of("objective", objective, ("time", "memory"))
+    name, found = chosen_profile(terminal, profile, model=model, device=device)
+    answer = recommend_plan(
+        found,
+        target_batch=target_batch,
+        target_tokens=target_tokens,
+        world_size=world_size,
+        headroom=parse_share_or_bytes(headroom),
+        tolerance=parse_share(tolerance),
+        objective=objective,
+        profile_name=name,
+    )
+    document = json.dumps(recommendation_document(answer), indent=1, sort_keys=True) + "\n"
+    if output is not None:
+        write_output(output, document.encode(), terminal)
+    if as_json and output != STDOUT:
+        terminal.answer(document)
+    elif not as_json and output != STDOUT:
+        show_summary(terminal, recommendation_summary(answer, found))
