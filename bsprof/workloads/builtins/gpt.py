@@ -99,7 +99,7 @@ def loss(model: nn.Module, batch: Tokens) -> Tensor:
 
 def workload(spec: WorkloadSpec) -> Workload:
     """The workload of `--model gpt-tiny`."""
-    seq_len = spec.seq_len or SEQ_LEN
+    seq_len = SEQ_LEN if spec.seq_len is None else spec.seq_len
     attention = check_attention(spec.attention)
     return Workload(
         model=lambda: GPT(seq_len, attention),
