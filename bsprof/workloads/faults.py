@@ -27,6 +27,8 @@ _DEVICE_WORDS = (
     "out of memory",
     "can't allocate memory",
     "cannot allocate memory",
+    "not enough memory",
+    "could not create a memory",
     "alloc_failed",
     "allocation failed",
     "cublas_status",
@@ -34,7 +36,9 @@ _DEVICE_WORDS = (
     "cusolver_status",
     "cuda error",
     "hip error",
+    "hiperror",
     "level_zero",
+    "ur_result_error",
     "nccl",
     "unable to find an engine",
 )
