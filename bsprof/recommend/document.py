@@ -1,0 +1,54 @@
+"""The recommendation as the JSON document that others may rely on (`recommend --json`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from bsprof.records import PLAN_SCHEMA_VERSION, Alternative, Plan, Recommendation
+from bsprof.records.codec import to_json
+
+
+def recommendation_document(recommendation: Recommendation) -> dict[str, Any]:
+    """The answer as plain JSON values, with stable names.
+
+    Quantities are objects with `value`, `low` and `high` (90 % interval), or null. Seconds,
+    bytes, samples per second and shares from 0 to 1 throughout. Alternatives leave their pieces
+    out: with small micro-batches those are very many, and nobody runs them.
+    """
+    target = recommendation.target
+    return {
+        "schema": PLAN_SCHEMA_VERSION,
+        "target_batch": target.target_batch,
+        "target_tokens": target.target_tokens,
+        "world_size": target.world_size,
+        "tolerance": target.tolerance,
+        "objective": to_json(target.objective),
+        "asked_headroom_share": target.headroom_share,
+        "asked_headroom_bytes": target.headroom_bytes,
+        **_plan(recommendation.plan),
+        "knee": to_json(recommendation.knee),
+        "reasons": list(recommendation.reasons),
+        "alternatives": [_alternative(a) for a in recommendation.alternatives],
+        "advice": to_json(recommendation.advice),
+        "notes": to_json(recommendation.notes),
+        "profile": recommendation.profile,
+    }
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    # The pieces are plain integers and may be very many: copied, not walked.
+    document = to_json(replace(plan, pieces_by_rank=()))
+    assert isinstance(document, dict)
+    document["pieces_by_rank"] = [list(rank) for rank in plan.pieces_by_rank]
+    return document
+
+
+def _alternative(alternative: Alternative) -> dict[str, Any]:
+    document = _plan(replace(alternative.plan, pieces_by_rank=()))
+    del document["pieces_by_rank"]
+    return {
+        **document,
+        "slower_by": to_json(alternative.slower_by),
+        "reason": alternative.reason,
+    }

@@ -1,0 +1,173 @@
+"""From a profile and a target to the plan to train with, and what it beat.
+
+Pure Python on purpose: this runs at the speed of a shell command, so nothing on its path may
+import numpy or torch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from bsprof.fit.knee import knee_from_points
+from bsprof.recommend import reasons, remarks
+from bsprof.recommend.candidates import Candidate, Splitting
+from bsprof.recommend.choose import choose
+from bsprof.recommend.curve import Curve
+from bsprof.recommend.infeasible import (
+    gradient_bytes,
+    nothing_fits,
+    nothing_measured,
+    nothing_splits,
+)
+from bsprof.recommend.target import DEFAULT_HEADROOM, headroom_of, read_question
+from bsprof.records import (
+    Alternative,
+    Mode,
+    Objective,
+    Plan,
+    Profile,
+    Quantity,
+    Recommendation,
+    Target,
+    per_second,
+)
+
+
+def recommend_plan(
+    profile: Profile,
+    *,
+    target_batch: int | None = None,
+    target_tokens: int | None = None,
+    world_size: int = 1,
+    headroom: float | int = DEFAULT_HEADROOM,
+    tolerance: float = 0.0,
+    objective: Objective | str = Objective.TIME,
+    profile_name: str = "",
+) -> Recommendation:
+    """The micro-batch size and accumulation steps to run a target with, and why.
+
+    Only sizes that were measured and fit, or lie between two that do and are marked as
+    interpolated, are ever recommended. Ties and objectives: see `bsprof.recommend.choose`.
+
+    Args:
+        profile: All points of the workload on the device.
+        target_batch: Samples per update over all ranks, met exactly by default. May be left
+            open for a profile of inference: the answer is then the best micro-batch itself.
+        target_tokens: The same in tokens; give one of the two.
+        world_size: Data-parallel ranks.
+        headroom: Usable memory to leave free: a float is a share from 0 to 1, an int is bytes.
+            The upper end of the peak's interval is held against it.
+        tolerance: How far the samples per update may be off the target, 0 to 1, where equal
+            pieces make the update faster per sample.
+        objective: `time`, `memory` (the smallest peak at most 5 % slower than the fastest) or
+            `cost` (the same as `time` on one device).
+        profile_name: What the answer calls the profile.
+
+    Raises:
+        UsageError: a value that cannot be; a target smaller than the world size.
+        NoFeasibleBatch: no measured size fits, leaves the headroom, or adds up to the target.
+        MeasurementError: the profile has no usable point, for another reason than memory.
+    """
+    question = read_question(
+        profile,
+        target_batch=target_batch,
+        target_tokens=target_tokens,
+        world_size=world_size,
+        headroom=headroom,
+        tolerance=tolerance,
+        objective=objective,
+    )
+    target = question.target
+    splitting = _splitting(profile, None if question.open_batch else target.target_batch, target)
+    curve = splitting.curve
+    if not curve.points:
+        raise nothing_measured(profile)
+    limit = profile.device.usable_bytes - headroom_of(target, profile.device.usable_bytes)
+    candidates = splitting.candidates()
+    if not candidates:
+        raise nothing_splits(profile, target, curve, splitting.avoid_single)
+    choice = choose(splitting, candidates, limit_bytes=limit, objective=target.objective)
+    if choice is None:
+        raise nothing_fits(profile, target, curve, candidates[0])
+    plan = _plan(profile, curve, choice.chosen)
+    if question.open_batch:
+        target = replace(target, target_batch=plan.effective_batch_size)
+    ground = reasons.Ground(
+        profile=profile,
+        target=target,
+        splitting=splitting,
+        choice=choice,
+        plan=plan,
+        limit_bytes=limit,
+    )
+    return Recommendation(
+        target=target,
+        plan=plan,
+        reasons=reasons.reasons(ground),
+        knee=knee_from_points(tuple(curve.points.values())),
+        alternatives=_alternatives(ground),
+        advice=remarks.advice(ground),
+        notes=(*question.notes, *remarks.notes(ground)),
+        profile=profile_name,
+    )
+
+
+def _splitting(profile: Profile, target_batch: int | None, target: Target) -> Splitting:
+    trains = profile.workload.mode is Mode.TRAIN
+    synchronises = trains and target.world_size > 1
+    # One rank measured alone has no communication buffers; DDP's are as large as the gradients.
+    extra = gradient_bytes(profile) if synchronises and profile.ranks == 1 else 0
+    batch_norm = profile.facts is not None and profile.facts.batch_norm_modules > 0
+    return Splitting(
+        curve=Curve.of(profile, extra_bytes=extra),
+        target_batch=target_batch,
+        world_size=target.world_size,
+        tolerance=target.tolerance,
+        avoid_single=trains and batch_norm,
+        with_sync=synchronises,
+        prefer_one_shape=profile.workload.compile or profile.workload.cudnn_benchmark,
+    )
+
+
+def _plan(profile: Profile, curve: Curve, candidate: Candidate) -> Plan:
+    size = candidate.micro_batch_size
+    used = _used_on_device(curve, candidate)
+    point = curve.points.get(size)
+    return Plan(
+        micro_batch_size=size,
+        accumulation_steps=candidate.accumulation_steps,
+        pieces_by_rank=candidate.pieces_by_rank,
+        effective_batch_size=candidate.effective_batch_size,
+        step_time_s=candidate.step_time_s,
+        samples_per_s=per_second(candidate.effective_batch_size, candidate.step_time_s),
+        device_used_bytes=used,
+        headroom_bytes=None
+        if used is None
+        else math.floor(profile.device.usable_bytes - used.high),
+        confirmed=point is not None and point.confirmed,
+        interpolated=candidate.interpolated,
+        regime=curve.regime(size),
+    )
+
+
+def _used_on_device(curve: Curve, candidate: Candidate) -> Quantity | None:
+    """Device-used bytes; None where only a part of them (reserved, allocated) is known."""
+    return candidate.used_bytes if curve.memory_field == "device_used_bytes" else None
+
+
+def _alternatives(ground: reasons.Ground) -> tuple[Alternative, ...]:
+    """All other candidates, the fastest first; those that leave too little memory among them."""
+    choice, splitting = ground.choice, ground.splitting
+    others = [c for c in (*choice.fitting, *choice.too_large) if c is not choice.chosen]
+    found = []
+    for other in others:
+        excess = splitting.excess(other, choice.chosen)
+        found.append(
+            Alternative(
+                plan=_plan(ground.profile, splitting.curve, other),
+                slower_by=excess,
+                reason=reasons.reason_against(ground, other, excess),
+            )
+        )
+    return tuple(sorted(found, key=lambda a: (a.slower_by.value, a.plan.micro_batch_size)))

@@ -1,0 +1,286 @@
+"""Why this plan, in plain sentences, most important first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bsprof.fit.knee import KNEE_SHARE, throughput_shape
+from bsprof.recommend.candidates import TIE_SHARE, Candidate, Splitting
+from bsprof.recommend.choose import MEMORY_SLOWDOWN, Choice
+from bsprof.recommend.wording import (
+    OUTCOMES,
+    listing,
+    pieces,
+    plural,
+    slower_or_faster,
+    with_interval,
+)
+from bsprof.records import (
+    Mode,
+    Objective,
+    Origin,
+    Plan,
+    Point,
+    Profile,
+    Quantity,
+    Regime,
+    Saturation,
+    Target,
+)
+from bsprof.units import format_bytes, format_count, format_seconds, format_share
+
+_RUNNERS_UP = 3
+_BINDS = {
+    Regime.COMPUTE: "arithmetic limits it",
+    Regime.BANDWIDTH: "memory traffic limits it",
+    Regime.LAUNCH: "the cost of starting operators limits it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """All that the answer stands on."""
+
+    profile: Profile
+    target: Target
+    splitting: Splitting
+    choice: Choice
+    plan: Plan
+    limit_bytes: int
+
+    @property
+    def infers(self) -> bool:
+        """Whether the workload only runs forward."""
+        return self.profile.workload.mode is Mode.INFER
+
+    @property
+    def step(self) -> str:
+        """What one piece is run in."""
+        return "forward pass" if self.infers else "micro-step"
+
+    @property
+    def whole(self) -> str:
+        """What all pieces together are."""
+        return "batch" if self.infers else "update"
+
+
+def reasons(ground: Ground) -> tuple[str, ...]:
+    """The sentences; each is about numbers of the profile and says their unit."""
+    sentences = (
+        _what(ground),
+        _why(ground),
+        _throughput(ground),
+        _memory(ground),
+        _next_larger(ground),
+        _runners_up(ground),
+        _trust(ground),
+    )
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def reason_against(ground: Ground, other: Candidate, excess: Quantity) -> str:
+    """Why another candidate was not chosen, one sentence."""
+    chosen = ground.choice.chosen
+    if other in ground.choice.too_large:
+        return (
+            f"Needs up to {format_bytes(other.ceiling_bytes)}, and the headroom leaves "
+            f"{format_bytes(ground.limit_bytes)}."
+        )
+    if other.interpolated and excess.value <= TIE_SHARE:
+        return "Not measured itself, and not clearly faster than a size that was."
+    if excess.high <= TIE_SHARE and other.micro_batch_size > chosen.micro_batch_size:
+        return (
+            f"As fast to within {format_share(TIE_SHARE)}, and the smaller micro-batch wins ties."
+        )
+    if excess.value < 0:
+        return f"{slower_or_faster(excess).capitalize()}, but {_forgone(ground, other)}."
+    return f"{slower_or_faster(excess).capitalize()}."
+
+
+def _forgone(ground: Ground, other: Candidate) -> str:
+    if ground.target.objective is Objective.MEMORY:
+        return "needs more memory"
+    if other.shapes > ground.choice.chosen.shapes:
+        return "needs a second piece size, which costs extra to prepare"
+    return "too little to tell the two apart, and the smaller micro-batch wins ties"
+
+
+def _what(ground: Ground) -> str:
+    plan, target = ground.plan, ground.target
+    ranks: dict[tuple[int, ...], int] = {}
+    for kind in (plan.pieces_by_rank[0], plan.pieces_by_rank[-1]):
+        ranks[kind] = 0
+    for rank in plan.pieces_by_rank:
+        ranks[rank] += 1
+    if target.world_size == 1:
+        split = pieces(plan.pieces_by_rank[0], ground.step)
+    else:
+        split = listing(
+            [f"{pieces(p, ground.step)} on {plural(n, 'rank')}" for p, n in ranks.items()]
+        )
+    deviation = plan.effective_batch_size - target.target_batch
+    if deviation:
+        total = (
+            f"{plan.effective_batch_size:,} samples per {ground.whole}, "
+            f"{abs(deviation):,} ({format_share(abs(deviation) / target.target_batch)}) "
+            f"{'more' if deviation > 0 else 'fewer'} than asked"
+        )
+    else:
+        total = f"exactly {plural(plan.effective_batch_size, 'sample')} per {ground.whole}"
+    return (
+        f"Run {split}: {total}, in {with_interval(plan.step_time_s, format_seconds)}, "
+        f"{with_interval(plan.samples_per_s, format_count)} samples per second."
+    )
+
+
+def _why(ground: Ground) -> str:
+    choice, size = ground.choice, ground.plan.micro_batch_size
+    fastest = choice.fastest
+    measured = [c for c in choice.fitting if not c.interpolated]
+    of_sizes = f"Of {plural(len(measured), 'measured size')} that fit"
+    if len(choice.fitting) == 1:
+        return f"{size} is the only size that answers the question within the memory limit."
+    if ground.target.objective is Objective.MEMORY:
+        return (
+            f"{size} needs the least memory among the sizes that take at most "
+            f"{format_share(MEMORY_SLOWDOWN)} longer than the fastest, {fastest.micro_batch_size}."
+        )
+    if choice.chosen.interpolated:
+        return (
+            f"{size} lies between measured sizes, splits the target evenly, and is expected to "
+            f"beat every measured size that fits by more than {format_share(TIE_SHARE)}."
+        )
+    if choice.chosen is fastest:
+        return f"{of_sizes}, {size} takes the least time per {ground.whole}."
+    excess = ground.splitting.excess(choice.chosen, fastest)
+    if size < fastest.micro_batch_size and excess.high <= TIE_SHARE:
+        return (
+            f"{of_sizes}, {fastest.micro_batch_size} is the fastest, but {size} is at most "
+            f"{format_share(max(excess.high, 0.0))} slower per {ground.whole}: a tie, and the "
+            "smaller micro-batch wins ties."
+        )
+    return f"{of_sizes}, {size} is the best: {_against_fastest(ground, excess)}."
+
+
+def _against_fastest(ground: Ground, excess: Quantity) -> str:
+    """Why the fastest by expectation lost, where it is not an ordinary tie."""
+    chosen, fastest = ground.choice.chosen, ground.choice.fastest
+    name = str(fastest.micro_batch_size)
+    if fastest.shapes > chosen.shapes:
+        return f"{name} ties with it, but has pieces of a second size, which costs extra to prepare"
+    return (
+        f"it is within {format_share(max(excess.value, 0.0))} of the fastest, {name}, and would "
+        "be the answer with more memory as well"
+    )
+
+
+def _throughput(ground: Ground) -> str:
+    size = ground.plan.micro_batch_size
+    shape = throughput_shape(tuple(ground.splitting.curve.points.values()))
+    parts = []
+    share = format_share(KNEE_SHARE)
+    if shape.saturation is Saturation.FLAT:
+        parts.append("throughput is the same at all measured sizes, within noise")
+    elif shape.saturation is Saturation.FALLING:
+        parts.append("throughput is best at the smallest sizes and falls from there")
+    elif shape.saturation is Saturation.RISING:
+        parts.append("throughput still rises at the largest measured size, so there is no knee yet")
+    elif shape.knee is not None:
+        where = "at or above" if size >= shape.knee.value else "below"
+        parts.append(
+            f"{size} is {where} the knee: {share} of the full throughput is reached at about "
+            f"{with_interval(shape.knee, format_count)} samples"
+        )
+    regime, point = ground.plan.regime, ground.profile.point(size)
+    if regime in _BINDS:
+        parts.append(f"at {size} {_BINDS[regime]}{_of_peak(point)}")
+    if not parts:
+        return ""
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _of_peak(point: Point | None) -> str:
+    if point is None or point.mfu is None:
+        return ""
+    return f" ({format_share(point.mfu.value)} of the device's peak FLOP/s)"
+
+
+def _memory(ground: Ground) -> str:
+    used, free = ground.plan.device_used_bytes, ground.plan.headroom_bytes
+    usable = ground.profile.device.usable_bytes
+    if used is None or free is None:
+        return ""
+    asked = usable - ground.limit_bytes
+    return (
+        f"Its peak is {with_interval(used, format_bytes)} of {format_bytes(usable)} usable: "
+        f"{format_bytes(free)} ({format_share(free / usable)}) stays free, "
+        f"{format_bytes(asked)} were asked for."
+    )
+
+
+def _next_larger(ground: Ground) -> str:
+    size = ground.plan.micro_batch_size
+    larger = [p for p in ground.profile.points if p.micro_batch_size > size]
+    share = ground.splitting.largest_share
+    if share is not None and size == share:
+        per_rank = " of a rank" if ground.target.world_size > 1 else ""
+        return f"No larger micro-batch is possible: {size} is the whole {ground.whole}{per_rank}."
+    if not larger:
+        most = ground.profile.max_micro_batch_size
+        known = f"; the largest that fits is about {format_count(most.value)}" if most else ""
+        return f"No larger size was measured{known}."
+    point = min(larger, key=lambda p: p.micro_batch_size)
+    name = f"The next larger size measured, {point.micro_batch_size},"
+    if point.micro_batch_size not in ground.splitting.curve.points:
+        return f"{name} {OUTCOMES[point.status]}."
+    if share is not None and point.micro_batch_size > share:
+        return f"{name} is more than the {plural(share, 'sample')} that a rank has."
+    found = [
+        c
+        for c in (*ground.choice.fitting, *ground.choice.too_large)
+        if c.micro_batch_size == point.micro_batch_size
+    ]
+    if not found:
+        return f"{name} cannot be put together to the target."
+    gain = slower_or_faster(ground.splitting.excess(found[0], ground.choice.chosen))
+    if found[0] in ground.choice.too_large:
+        return (
+            f"{name} would be {gain}, but needs up to {format_bytes(found[0].ceiling_bytes)} "
+            f"where the headroom leaves {format_bytes(ground.limit_bytes)}."
+        )
+    return f"{name} would be {gain}{_memory_cost(found[0], ground.choice.chosen)}."
+
+
+def _memory_cost(larger: Candidate, chosen: Candidate) -> str:
+    if larger.used_bytes is None or chosen.used_bytes is None:
+        return ""
+    more = larger.used_bytes.value - chosen.used_bytes.value
+    return f" and need {format_bytes(more)} more" if more > 0 else ""
+
+
+def _runners_up(ground: Ground) -> str:
+    chosen = ground.choice.chosen
+    others = [c for c in ground.choice.fitting if c is not chosen and not c.interpolated]
+    excesses = {c.micro_batch_size: ground.splitting.excess(c, chosen) for c in others}
+    nearest = sorted(excesses.items(), key=lambda item: (item[1].value, item[0]))[:_RUNNERS_UP]
+    if not nearest:
+        return ""
+    phrases = [f"{size} is {slower_or_faster(excess)}" for size, excess in nearest]
+    return f"What the runner-up sizes cost per {ground.whole}: {listing(phrases)}."
+
+
+def _trust(ground: Ground) -> str:
+    plan, profile = ground.plan, ground.profile
+    if plan.interpolated:
+        state = (
+            f"{plan.micro_batch_size} was not measured itself, but lies between two sizes that were"
+        )
+    elif profile.origin is not Origin.MEASURED:
+        state = f"these numbers are {profile.origin}, not measured on this device"
+    elif plan.confirmed:
+        state = f"{plan.micro_batch_size} was run again in a fresh process, and fitted"
+    else:
+        state = f"{plan.micro_batch_size} was measured, but not run again in a fresh process"
+    width = plan.step_time_s.relative_width / 2
+    return f"How sure: {state}; the time is known to within {format_share(width)} (90 % interval)."

@@ -1,0 +1,177 @@
+"""What the reader must know besides the answer: notes on its limits, advice on running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bsprof.recommend.candidates import TIE_SHARE
+from bsprof.recommend.reasons import Ground
+from bsprof.recommend.wording import plural
+from bsprof.records import Note, Objective, Origin
+from bsprof.units import format_bytes, format_share
+
+
+def notes(ground: Ground) -> tuple[Note, ...]:
+    """Where the answer leaves something out, or rests on an assumption."""
+    size = ground.plan.micro_batch_size
+    carried = (n for n in ground.profile.notes if n.micro_batch_size == size)
+    return (*_on_question(ground), *_on_plan(ground), *_on_ranks(ground), *carried)
+
+
+def advice(ground: Ground) -> tuple[Note, ...]:
+    """What to do when running the plan, so that the update is the whole batch's."""
+    if ground.infers:
+        return ()
+    return (*_on_gradient(ground), *_on_epoch(ground))
+
+
+def _on_question(ground: Ground) -> Iterator[Note]:
+    if ground.target.objective is Objective.COST:
+        yield Note(
+            code="cost-equals-time",
+            message="All plans run on the same device, so the cheapest is the fastest.",
+        )
+    if ground.infers and ground.plan.accumulation_steps > 1:
+        yield Note(
+            code="inference-no-accumulation",
+            message="In inference nothing is accumulated: accumulation_steps counts the forward "
+            "passes of a rank.",
+        )
+    if not ground.profile.complete:
+        yield Note(
+            code="incomplete-profile",
+            message="The sweep did not end by itself; sizes that were not tried may be better.",
+            hint="bsprof sweep --resume goes on where it stopped",
+        )
+    if ground.profile.origin is not Origin.MEASURED:
+        yield Note(
+            code="not-measured",
+            message=f"The numbers are {ground.profile.origin}, not measured on this device.",
+        )
+
+
+def _on_plan(ground: Ground) -> Iterator[Note]:
+    plan, undecided, curve = ground.plan, ground.choice.undecided, ground.splitting.curve
+    size = plan.micro_batch_size
+    if plan.interpolated:
+        yield Note(
+            code="interpolated-size",
+            message=f"{size} was not measured; its numbers lie between those of its neighbours.",
+            hint=f"bsprof sweep --micro-batch-sizes {size} measures it",
+            micro_batch_size=size,
+        )
+    if undecided is not None:
+        other = undecided.micro_batch_size
+        excess = ground.splitting.excess(undecided, ground.choice.chosen)
+        yield Note(
+            code="tie-undecided",
+            message=f"{other} may be as good: it is expected {format_share(excess.value)} slower, "
+            f"but the interval reaches {format_share(excess.high)}, and a tie is shown at "
+            f"{format_share(TIE_SHARE)}; the lower expected time was taken.",
+            hint=f"bsprof sweep --micro-batch-sizes {other},{size} measures both again",
+            micro_batch_size=other,
+        )
+    if ground.choice.chosen.shapes > 1 and ground.splitting.prefer_one_shape:
+        yield Note(
+            code="second-shape",
+            message="The plan has pieces of more than one size, and each size is compiled or "
+            "tuned apart, once.",
+            hint="a target that is a multiple of the micro-batch needs one, or --tolerance",
+        )
+    smallest = min(min(p) for p in {plan.pieces_by_rank[0], plan.pieces_by_rank[-1]})
+    if smallest < curve.sizes[0]:
+        yield Note(
+            code="small-piece-not-measured",
+            message=f"The plan has a piece of {plural(smallest, 'sample')}, below the smallest "
+            f"measured size, {curve.sizes[0]}; its time is an estimate, and it is taken to need "
+            "no more memory.",
+            micro_batch_size=smallest,
+        )
+    if plan.device_used_bytes is None:
+        yield _memory_unknown(ground)
+
+
+def _memory_unknown(ground: Ground) -> Note:
+    field = ground.splitting.curve.memory_field
+    if field is None:
+        message = "The profile has no memory peaks: the headroom could not be checked."
+    else:
+        what = "reserved" if "reserved" in field else "allocated"
+        message = (
+            f"What the process uses on the device is not known; its {what} bytes were held "
+            "against the limit, which leaves out the device context and libraries."
+        )
+    return Note(code="memory-unknown", message=message)
+
+
+def _on_ranks(ground: Ground) -> Iterator[Note]:
+    ranks, world_size = ground.profile.ranks, ground.target.world_size
+    if ground.infers or (world_size == 1 and ranks == 1):
+        return
+    if ranks == 1:
+        extra = ground.splitting.curve.extra_bytes
+        memory = (
+            f", and {format_bytes(extra)} for communication buffers (as much as the gradients) "
+            "are added to its memory"
+            if extra
+            else ", and memory for communication buffers is left out"
+        )
+        yield Note(
+            code="synchronisation-not-measured",
+            message=f"The profile was measured on one rank: the time to synchronise gradients "
+            f"between {world_size} ranks is left out of the update{memory}. Each rank is taken "
+            "to have such a device to itself.",
+            hint=f"bsprof sweep --world-size {world_size} measures it",
+        )
+    elif ranks != world_size:
+        yield Note(
+            code="other-world-size",
+            message=f"Synchronisation was measured between {plural(ranks, 'rank')}, and the plan "
+            f"is for {plural(world_size, 'rank')}.",
+        )
+
+
+def _on_gradient(ground: Ground) -> Iterator[Note]:
+    plan, facts = ground.plan, ground.profile.facts
+    if ground.choice.chosen.shapes > 1:
+        yield Note(
+            code="piece-weights",
+            message=f"Weight the mean loss of a piece of n samples by n / "
+            f"{plan.effective_batch_size}; otherwise the samples of small pieces count more.",
+            hint="where ranks average their gradients, multiply by the number of ranks as well",
+        )
+    elif plan.accumulation_steps > 1 and facts is not None and facts.tokens_per_sample:
+        yield Note(
+            code="token-weights",
+            message="Where the loss is a mean over tokens and samples differ in them (padding, "
+            "masks), divide each piece's summed loss by the tokens of the whole update.",
+        )
+    if facts is not None and facts.batch_norm_modules and plan.accumulation_steps > 1:
+        yield Note(
+            code="batch-norm",
+            message=f"Batch normalisation ({plural(facts.batch_norm_modules, 'module')}) uses the "
+            f"statistics of each piece of {plan.micro_batch_size} samples, not of the whole "
+            "update: accumulation does not give exactly the gradient of the whole batch.",
+        )
+
+
+def _on_epoch(ground: Ground) -> Iterator[Note]:
+    facts = ground.profile.facts
+    samples = ground.profile.plan.dataset_size or (facts.dataset_size if facts else None)
+    if not samples:
+        return
+    batch = ground.plan.effective_batch_size
+    updates, left = divmod(samples, batch)
+    if updates == 0:
+        yield Note(
+            code="target-above-dataset",
+            message=f"An update of {batch:,} samples is more than the {samples:,} in the data set.",
+        )
+    elif left:
+        yield Note(
+            code="partial-window",
+            message=f"An epoch of {samples:,} samples is {plural(updates, 'whole update')} and "
+            f"{plural(left, 'sample')} over: drop them, carry them into the next epoch, or weight "
+            f"their pieces by n / {left}.",
+            hint="count learning-rate schedule and warm-up in updates, not in micro-steps",
+        )

@@ -1,0 +1,123 @@
+"""Profiles made by hand for the tests of recommending: known curves, known memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bsprof.records import (
+    DeviceSnapshot,
+    Environment,
+    Failure,
+    Mode,
+    Origin,
+    Point,
+    PointStatus,
+    Profile,
+    Quantity,
+    Timing,
+    WorkloadFacts,
+    WorkloadSpec,
+)
+
+GIB = 2**30
+MIB = 2**20
+
+ENVIRONMENT = Environment(bsprof="0", python="3.11", torch="2.13.0", platform="test")
+
+
+def affine(offset_s: float, slope_s: float) -> Callable[[int], float]:
+    """Seconds of a micro-step: offset + slope * size."""
+    return lambda size: offset_s + slope_s * size
+
+
+def ok_point(
+    size: int,
+    seconds: float,
+    *,
+    used_bytes: float | None = None,
+    optimizer_s: float | None = 0.010,
+    half_width: float = 0.0,
+    samples: tuple[float, ...] = (),
+    **more: Any,
+) -> Point:
+    """A point that ran; `half_width` is the relative half width of its time's interval."""
+    used = None if used_bytes is None else Quantity.exact(used_bytes)
+    fields = {
+        "micro_step_s": Quantity(
+            value=seconds, low=seconds * (1 - half_width), high=seconds * (1 + half_width)
+        ),
+        "optimizer_step_s": None if optimizer_s is None else Quantity.exact(optimizer_s),
+        "device_used_bytes": used,
+        "alloc_retries": 0,
+        "micro_steps_run": 10,
+        "observed_micro_batch_size": size,
+        "timing": Timing(micro_step_samples_s=samples) if samples else None,
+    }
+    return Point(micro_batch_size=size, status=PointStatus.OK, **(fields | more))
+
+
+def failed_point(size: int, status: PointStatus = PointStatus.OOM, **more: Any) -> Point:
+    """A point that did not run."""
+    failure = Failure(reason="for the test", phase="step", requested_bytes=512 * MIB)
+    return Point(micro_batch_size=size, status=status, failure=failure, **more)
+
+
+def noisy(rng: random.Random, seconds: float, share: float, count: int = 9) -> tuple[float, ...]:
+    """Samples around a time, right-skewed like real ones."""
+    return tuple(seconds * (1 + share * (rng.expovariate(1.0) - 0.69)) for _ in range(count))
+
+
+def profile_of(points: Iterable[Point], **more: Any) -> Profile:
+    """A complete measured profile of a small model on a CPU with 3 GiB."""
+    fields: dict[str, Any] = {
+        "origin": Origin.MEASURED,
+        "created_at": "2026-01-01T00:00:00Z",
+        "workload": WorkloadSpec(model="gpt-tiny", mode=more.pop("mode", Mode.TRAIN)),
+        "device": device(),
+        "environment": ENVIRONMENT,
+        "complete": True,
+        "points": tuple(sorted(points, key=lambda p: p.micro_batch_size)),
+    }
+    return Profile(**(fields | more))
+
+
+def device(**more: Any) -> DeviceSnapshot:
+    """A CPU with 4 GiB of which 3 may be used."""
+    fields = {"kind": "cpu", "name": "test CPU", "capacity_bytes": 4 * GIB}
+    return DeviceSnapshot(**(fields | {"usable_bytes": 3 * GIB} | more))
+
+
+def facts(**more: Any) -> WorkloadFacts:
+    """Three million parameters in fp32, AdamW."""
+    fields = {
+        "parameter_count": 3_000_000,
+        "trainable_parameter_count": 3_000_000,
+        "parameter_bytes": 12_000_000,
+        "optimizer": "AdamW",
+    }
+    return WorkloadFacts(**(fields | more))
+
+
+def curve_profile(
+    sizes: Iterable[int],
+    seconds: Callable[[int], float],
+    *,
+    base_bytes: int = 200 * MIB,
+    bytes_per_sample: int = 30 * MIB,
+    failed: Iterable[int] = (),
+    half_width: float = 0.0,
+    **more: Any,
+) -> Profile:
+    """A profile whose times and memory follow the given curves."""
+    points = [
+        ok_point(
+            size,
+            seconds(size),
+            used_bytes=base_bytes + bytes_per_sample * size,
+            half_width=half_width,
+        )
+        for size in sizes
+    ]
+    return profile_of([*points, *map(failed_point, failed)], **more)
