@@ -26,8 +26,9 @@ def _entries(
 
 
 CONTRACTIONS: tuple[Operator, ...] = (
-    *_entries(C.MATMUL, f.mm_flops, "mm _int_mm _scaled_mm _sparse_mm _sparse_semi_structured_mm"),
-    *_entries(C.MATMUL, f.addmm_flops, "addmm _addmm_activation sparse_sampled_addmm"),
+    *_entries(C.MATMUL, f.mm_flops, "mm _int_mm _scaled_mm"),
+    *_entries(C.MATMUL, f.addmm_flops, "addmm _addmm_activation"),
+    *_entries(C.MATMUL, f.sparse_addmm_flops, "_sparse_addmm"),
     *_entries(C.MATMUL, f.mv_flops, "mv"),
     *_entries(C.MATMUL, f.addmv_flops, "addmv"),
     *_entries(C.MATMUL, f.dot_flops, "dot vdot"),
@@ -41,10 +42,10 @@ CONTRACTIONS: tuple[Operator, ...] = (
     *_entries(
         C.CONVOLUTION,
         f.convolution_flops,
-        "convolution _convolution convolution_overrideable mkldnn_convolution cudnn_convolution "
+        "convolution convolution_overrideable mkldnn_convolution cudnn_convolution "
         "cudnn_convolution_relu cudnn_convolution_add_relu miopen_convolution "
-        "miopen_depthwise_convolution _conv_depthwise2d conv_depthwise3d thnn_conv2d "
-        "_slow_conv2d_forward slow_conv3d slow_conv3d_forward slow_conv_dilated2d "
+        "miopen_depthwise_convolution _conv_depthwise2d conv_depthwise3d "
+        "_slow_conv2d_forward slow_conv3d_forward slow_conv_dilated2d "
         "slow_conv_dilated3d mkldnn::_convolution_pointwise",
     ),
     *_entries(
@@ -87,6 +88,8 @@ CONTRACTIONS: tuple[Operator, ...] = (
         "_flash_attention_backward _efficient_attention_backward",
         recomputed=f.ragged_attention_recomputed_flops,
     ),
+    *_entries(C.ATTENTION, f.native_attention_flops, "_native_multi_head_attention"),
+    *_entries(C.MATMUL, f.encoder_layer_flops, "_transformer_encoder_layer_fwd"),
     *_entries(C.RNN, f.mkldnn_rnn_flops, "mkldnn_rnn_layer"),
     *_entries(C.RNN, f.mkldnn_rnn_backward_flops, "mkldnn_rnn_layer_backward"),
     *_entries(C.RNN, f.cudnn_rnn_flops, "_cudnn_rnn miopen_rnn"),

@@ -5,17 +5,18 @@ The counting pass is separate and untimed: never inside a timed or compiled step
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bsprof.accounting.operators import Operator, OperatorClass
-from bsprof.accounting.table import lookup
-from bsprof.accounting.traffic import tensor_bytes, tensors_in
+from bsprof.accounting.causal import CausalRegions
+from bsprof.accounting.operators import Arguments, Operator, OperatorClass
+from bsprof.accounting.table import TABLE, base_name, lookup
+from bsprof.accounting.traffic import tensors_in, value_bytes
 
 # Where the autograd engine says which backward pass a thread is in; -1 outside of any.
 _graph_task_id = torch._C._current_graph_task_id
@@ -28,8 +29,9 @@ class OperatorTotals:
     Attributes:
         model_flops: FLOPs of the mathematics, forward and backward as really run, without
             anything computed a second time.
-        hardware_flops: The same plus recomputation: activation checkpointing, and scores that
-            a fused attention backward computes again.
+        hardware_flops: The same plus what is computed on top: recomputation by activation
+            checkpointing, scores that a fused attention backward computes again, and pairs that
+            an unfused causal attention computes and masks away.
         bytes_moved: Bytes read and written at the border of every operator, recomputation
             included; an in-place operator reads and writes its tensor once each; views are free.
         kernels: Operators that launch work (neither views nor bare allocations).
@@ -57,6 +59,7 @@ class _Plan:
         "decomposes",
         "defaults",
         "entry",
+        "is_plain",
         "name",
         "out_names",
         "returns_fresh",
@@ -71,12 +74,14 @@ class _Plan:
         self.entry: Operator = lookup(
             schema.name, is_view=func.is_view, is_pointwise=torch.Tag.pointwise in func.tags
         )
-        known = self.entry.operator_class is not OperatorClass.UNCOUNTED
-        # Under inference mode composite operators arrive whole; what they are made of is known.
-        self.decomposes = not known and torch._C._dispatch_has_kernel_for_dispatch_key(
+        # Under inference mode composite operators arrive whole. What they are made of says more
+        # than their schema: `reshape` looks like a view and may copy.
+        in_table = base_name(schema.name) in TABLE
+        self.decomposes = not in_table and torch._C._dispatch_has_kernel_for_dispatch_key(
             func.name(),  # type: ignore[no-untyped-call]
             "CompositeImplicitAutograd",
         )
+        self.is_plain = self.entry.flops is None and self.entry.moved is None
         self.silent = not self.entry.operator_class.runs_kernel
         self.defaults = {
             argument.name: argument.default_value if argument.has_default_value() else None
@@ -100,20 +105,17 @@ class _Plan:
         """Every input read once, every output and every changed input written once."""
         total = 0
         for value in args:
-            if isinstance(value, torch.Tensor):
-                total += tensor_bytes(value)
-            elif isinstance(value, list | tuple):
-                total += sum(tensor_bytes(t) for t in tensors_in(value))
+            total += value_bytes(value)
         for name, value in kwargs.items():
             if name not in self.out_names:
-                total += sum(tensor_bytes(t) for t in tensors_in(value))
+                total += value_bytes(value)
         for position in self.written_positions:
             if position < len(args):
-                total += sum(tensor_bytes(t) for t in tensors_in(args[position]))
+                total += value_bytes(args[position])
         for name in self.written_names:
-            total += sum(tensor_bytes(t) for t in tensors_in(kwargs.get(name)))
+            total += value_bytes(kwargs.get(name))
         if self.returns_fresh:
-            total += sum(tensor_bytes(t) for t in tensors_in(result))
+            total += value_bytes(result)
         return total
 
 
@@ -137,19 +139,35 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._flops: dict[OperatorClass, int] = {}
         self._bytes: dict[OperatorClass, int] = {}
         self._kernels = 0
-        self._repeated_flops = 0
+        self._causal = CausalRegions()
+        self._depth = 0
+        self._extra_flops = 0
         # FLOPs with gradients enabled in the backward pass that is running, and whether that
         # pass has shown to be an ordinary one (some operator had gradients disabled).
         self._pending_flops = 0
         self._pending_ordinary = False
 
+    def __enter__(self) -> Self:
+        # Decomposing an operator enters the mode once more.
+        if self._depth == 0:
+            self._causal.__enter__()
+        self._depth += 1
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._depth -= 1
+        if self._depth == 0:
+            self._causal.__exit__(*error)
+
     @property
     def totals(self) -> OperatorTotals:
         """What was counted so far."""
-        repeated = self._repeated_flops + (self._pending_flops if self._pending_ordinary else 0)
+        extra = self._extra_flops + (self._pending_flops if self._pending_ordinary else 0)
         flops = sum(self._flops.values())
         return OperatorTotals(
-            model_flops=flops - repeated,
+            model_flops=flops - extra,
             hardware_flops=flops,
             bytes_moved=sum(self._bytes.values()),
             kernels=self._kernels,
@@ -188,26 +206,36 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operator_class = entry.operator_class
         self._kernels += 1
         flops = 0
-        if entry.flops is None and entry.moved is None:
+        if plan.is_plain:
             moved = plan.bytes_moved(args, kwargs, result)
             if operator_class is OperatorClass.UNCOUNTED:
                 self._uncounted.add(entry.name)
         else:
             arguments = plan.arguments(args, kwargs)
             outputs = list(tensors_in(result))
-            if entry.moved is None:
-                moved = plan.bytes_moved(args, kwargs, result)
-            else:
-                moved = entry.moved(arguments, outputs)
+            moved = (
+                plan.bytes_moved(args, kwargs, result)
+                if entry.moved is None
+                else entry.moved(arguments, outputs)
+            )
             if entry.flops is not None:
-                flops = entry.flops(arguments, outputs)
-                if entry.recomputed_flops is not None:
-                    repeated = entry.recomputed_flops(arguments, outputs)
-                    self._repeated_flops += repeated
-                    self._flops[operator_class] = self._flops.get(operator_class, 0) + repeated
-        self._flops[operator_class] = self._flops.get(operator_class, 0) + flops
+                flops = self._count_flops(entry, arguments, outputs)
         self._bytes[operator_class] = self._bytes.get(operator_class, 0) + moved
         self._note_recomputation(flops)
+
+    def _count_flops(self, entry: Operator, arguments: Arguments, outputs: Sequence[Any]) -> int:
+        """Adds an operator's hardware FLOPs and returns its model FLOPs."""
+        assert entry.flops is not None
+        flops = hardware = entry.flops(arguments, outputs)
+        if entry.recomputed_flops is not None:
+            hardware += entry.recomputed_flops(arguments, outputs)
+        elif entry.operator_class in (OperatorClass.BATCHED_MATMUL, OperatorClass.MATMUL):
+            share = self._causal.share()
+            if share is not None:
+                flops = flops * share[0] // share[1]
+        self._flops[entry.operator_class] = self._flops.get(entry.operator_class, 0) + hardware
+        self._extra_flops += hardware - flops
+        return flops
 
     def _note_recomputation(self, flops: int) -> None:
         """Keeps FLOPs of a backward pass aside until it is known what kind of pass it is."""
@@ -221,6 +249,6 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _settle(self) -> None:
         if self._pending_ordinary:
-            self._repeated_flops += self._pending_flops
+            self._extra_flops += self._pending_flops
         self._pending_flops = 0
         self._pending_ordinary = False

@@ -38,6 +38,11 @@ def baddbmm_flops(arguments: Arguments, _: Sequence[Any]) -> int:
     return product_flops(arguments["batch1"].shape, arguments["batch2"].shape)
 
 
+def sparse_addmm_flops(arguments: Arguments, _: Sequence[Any]) -> int:
+    """`_sparse_addmm`: each stored element of mat1 meets each column of mat2."""
+    return 2 * int(arguments["mat1"]._nnz()) * int(arguments["mat2"].shape[-1])
+
+
 def mv_flops(arguments: Arguments, _: Sequence[Any]) -> int:
     """`mv`: one multiply-add per element of the matrix."""
     return 2 * size_of(arguments["self"].shape)
@@ -163,7 +168,7 @@ def attended_pairs(queries: int, keys: int, *, causal: bool) -> int:
 
 
 def _attention_parts(arguments: Arguments) -> tuple[int, int, int]:
-    """Heads x batch x pairs, size of a query row, size of a value row, (batch, heads, S, D)."""
+    """(batch x heads x pairs, size of a query row, size of a value row) of (batch, heads, S, D)."""
     query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
     pairs = attended_pairs(query[-2], key[-2], causal=bool(arguments["is_causal"]))
     return size_of(query[:-2]) * pairs, int(query[-1]), int(value[-1])
@@ -227,6 +232,24 @@ def ragged_attention_recomputed_flops(arguments: Arguments, _: Sequence[Any]) ->
     """Scores computed again in the backward: 2 pairs D."""
     pairs, query_size, _value_size = _ragged_parts(arguments, _ragged_is_causal(arguments))
     return 2 * pairs * query_size
+
+
+def self_attention_layer_flops(rows: Sequence[int]) -> int:
+    """Projections (4 of E x E) and dense attention of a (batch, S, E) input."""
+    batch, length, width = (int(n) for n in rows)
+    return 8 * batch * length * width * width + 4 * batch * length * length * width
+
+
+def native_attention_flops(arguments: Arguments, _: Sequence[Any]) -> int:
+    """`_native_multi_head_attention`, the evaluation path of nn.MultiheadAttention on itself."""
+    return self_attention_layer_flops(arguments["query"].shape)
+
+
+def encoder_layer_flops(arguments: Arguments, _: Sequence[Any]) -> int:
+    """`_transformer_encoder_layer_fwd`: attention and both feed-forward products."""
+    rows = arguments["src"].shape
+    feed_forward = size_of(arguments["ffn_weight_1"].shape)
+    return self_attention_layer_flops(rows) + 4 * size_of(rows[:-1]) * feed_forward
 
 
 # --- recurrent layers, transforms ------------------------------------------------------------

@@ -13,19 +13,24 @@ import torch
 
 from bsprof.accounting.operators import Arguments
 
+# Looked up once: these functions run for every tensor of every operator.
+_STRIDED = torch.strided
+_TENSOR = torch.Tensor
+_SEQUENCES = (list, tuple)
+
 
 def tensor_bytes(tensor: torch.Tensor) -> int:
     """Bytes of the distinct elements of a tensor: expanded dimensions count once."""
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not _STRIDED:
         return _irregular_bytes(tensor)
-    elements = tensor.numel()
-    if elements > 1:
+    size = tensor.nbytes
+    if size:
         strides = tensor.stride()
         if 0 in strides:
-            for size, stride in zip(tensor.shape, strides, strict=True):
+            for length, stride in zip(tensor.shape, strides, strict=True):
                 if stride == 0:
-                    elements //= size
-    return elements * tensor.element_size()
+                    size //= length
+    return size
 
 
 def _irregular_bytes(tensor: torch.Tensor) -> int:
@@ -37,10 +42,13 @@ def _irregular_bytes(tensor: torch.Tensor) -> int:
 
 def value_bytes(value: Any) -> int:
     """Bytes of a tensor, or of all tensors in a list; anything else moves nothing."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, _TENSOR):
         return tensor_bytes(value)
-    if isinstance(value, list | tuple):
-        return sum(value_bytes(item) for item in value)
+    if isinstance(value, _SEQUENCES):
+        total = 0
+        for item in value:
+            total += tensor_bytes(item) if isinstance(item, _TENSOR) else value_bytes(item)
+        return total
     return 0
 
 
@@ -84,9 +92,15 @@ def scatter_bytes(arguments: Arguments, outputs: Sequence[Any]) -> int:
     return touched
 
 
-def overwrite_bytes(arguments: Arguments, _: Sequence[Any]) -> int:
-    """In-place operators that write `self` without reading it (`copy_`, `fill_`, `normal_`)."""
-    return sum(value_bytes(value) for value in arguments.values())
+def overwrite_bytes(arguments: Arguments, outputs: Sequence[Any]) -> int:
+    """In-place operators that write `self` without reading it (`copy_`, `fill_`, `normal_`).
+
+    Out of place the result is written on top of what is read.
+    """
+    moved = sum(value_bytes(value) for value in arguments.values())
+    if outputs and outputs[0] is not arguments.get("self"):
+        moved += value_bytes(outputs)
+    return moved
 
 
 def optimizer_bytes(arguments: Arguments, _: Sequence[Any]) -> int:
