@@ -21,8 +21,7 @@ from bsprof.errors import (
 )
 from bsprof.measure import wire
 from bsprof.measure.classify import classify_exit
-from bsprof.measure.point import Effort
-from bsprof.measure.raw import RawPoint
+from bsprof.measure.raw import Effort, RawPoint
 from bsprof.measure.supervisor import Death, Worker
 from bsprof.records import (
     DeviceSnapshot,
@@ -195,11 +194,11 @@ def _error(payload: dict[str, Any], phase: str, printed: tuple[str, ...]) -> Tro
         status=status,
         failure=failure,
         ambiguous=payload["ambiguous"],
-        error=_bsprof_error(payload, failure),
+        error=_bsprof_error(payload),
     )
 
 
-def _bsprof_error(payload: dict[str, Any], failure: Failure) -> BsprofError | None:
+def _bsprof_error(payload: dict[str, Any]) -> BsprofError | None:
     told = payload.get("bsprof")
     if told is not None:
         kind = _RAISED_AGAIN.get(payload["error_type"], MeasurementError)

@@ -71,10 +71,9 @@ def derive_point(
         confirmed: Whether the size also ran in a fresh process.
     """
     size = raw.micro_batch_size
-    micro = median_quantity(raw.timing.micro_step_samples_s)
-    steps = raw.timing.optimizer_step_samples_s
-    optimizer = median_quantity(steps) if steps else None
-    total = micro if optimizer is None else _sum(micro, optimizer)
+    micro = _median(raw.timing.micro_step_samples_s)
+    optimizer = _median(raw.timing.optimizer_step_samples_s)
+    total = micro if optimizer is None or micro is None else _sum(micro, optimizer)
     phase, used = max(
         raw.memory.device_used_by_phase_bytes.items(), key=lambda item: (item[1], item[0])
     )
@@ -97,7 +96,7 @@ def derive_point(
         bytes_moved=_exact(moved),
         kernels=_exact(kernels),
         arithmetic_intensity=_exact(flops / moved if flops is not None and moved else None),
-        samples_per_s=per_second(size, total),
+        samples_per_s=None if total is None else per_second(size, total),
         mfu=_utilization(flops, micro, ceiling),
         hfu=_utilization(hardware, micro, ceiling),
         regime=_regime(hardware, moved, kernels, ceiling, peaks),
@@ -124,6 +123,10 @@ def with_race_samples(raw: RawPoint, samples: Sequence[float]) -> RawPoint:
     )
 
 
+def _median(samples: Sequence[float]) -> Quantity | None:
+    return median_quantity(samples) if samples else None
+
+
 def _sum(a: Quantity, b: Quantity) -> Quantity:
     """a + b with the independent errors added in squares on either side."""
     low = ((a.value - a.low) ** 2 + (b.value - b.low) ** 2) ** 0.5
@@ -141,8 +144,10 @@ def _count(counts: Sequence[Counts], name: str, size: int) -> float | None:
     return _Affine(tuple(known)).at(size)
 
 
-def _utilization(flops: float | None, seconds: Quantity, ceiling: float | None) -> Quantity | None:
-    if flops is None or not ceiling:
+def _utilization(
+    flops: float | None, seconds: Quantity | None, ceiling: float | None
+) -> Quantity | None:
+    if flops is None or seconds is None or not ceiling:
         return None
     return per_second(flops / ceiling, seconds)
 

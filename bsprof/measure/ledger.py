@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from bsprof.errors import FitError
+from bsprof.measure.crew import Built, Trouble
 from bsprof.measure.derive import derive_point, with_race_samples
+from bsprof.measure.heap import fit_heap, largest_by_heap
 from bsprof.measure.raw import Counts, RawPoint
 from bsprof.records import (
     DevicePeaks,
@@ -23,7 +26,6 @@ from bsprof.records import (
     WorkloadKey,
     WorkloadSpec,
 )
-from bsprof.measure.crew import Built, Trouble
 
 MFU_FLAG = 1.0
 """Above this share of its own device's measured peak, either the peak or the count is wrong."""
@@ -108,6 +110,18 @@ class Ledger:
     def ran_any(self) -> bool:
         """Whether any size ran."""
         return bool(self.raw or self.stored)
+
+    def largest_by_heap(self) -> Quantity | None:
+        """The largest size by replaying recorded heaps; None where that cannot be done."""
+        traces = {b: r.heap for b, r in self.raw.items() if r.heap is not None}
+        used = {b: max(self.raw[b].memory.device_used_by_phase_bytes.values()) for b in traces}
+        if self.built is None or len(traces) < 2:
+            return None
+        try:
+            model = fit_heap(list(traces.values()), used)
+            return largest_by_heap(model, self.built.device.usable_bytes, max(traces))
+        except FitError:
+            return None
 
     def facts(self) -> WorkloadFacts:
         """Facts of the workload with the operators that nothing is known about."""

@@ -9,9 +9,8 @@ optimizer state exists: checked, not assumed, since a gradient scaler may skip t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,30 +20,14 @@ from bsprof.accounting.live import LiveTracker, training_tensors
 from bsprof.accounting.traffic import tensor_bytes, tensors_in
 from bsprof.errors import WorkloadError
 from bsprof.measure.devices.protocol import Device, Watch
-from bsprof.measure.raw import Counts, RawPoint
+from bsprof.measure.heap import HeapTrace, trace_of
+from bsprof.measure.raw import Counts, Effort, RawPoint
 from bsprof.measure.timing import StepClock
 from bsprof.records import Category, MemoryPeaks, Phase
 from bsprof.workloads.training import Training
 
 MAX_SKIPPED_UPDATES = 24
 """A gradient scaler that starts at 2**16 reaches 1 after 16 skipped steps; more is a fault."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """How much to do at one size.
-
-    Attributes:
-        relative_error: Wanted half width of the time's interval over the median.
-        seconds: Limit on timed sampling; 0 times nothing beyond the watched micro-steps.
-        count: Whether to run the counting pass.
-        updates: Further whole updates to run at the end, untimed (a confirmation).
-    """
-
-    relative_error: float = 0.02
-    seconds: float = 1.0
-    count: bool = False
-    updates: int = 0
 
 
 class _Peaks:
@@ -54,10 +37,12 @@ class _Peaks:
         self.allocated: dict[Phase, int] = {}
         self.used: dict[Phase, int] = {}
         self.reserved: int | None = None
+        self.heap_events: list[tuple[int, int]] = []
 
     def add(self, phase: Phase, watch: Watch) -> None:
         self.allocated[phase] = max(self.allocated.get(phase, 0), watch.allocated_bytes)
         self.used[phase] = max(self.used.get(phase, 0), watch.device_used_bytes)
+        self.heap_events += watch.heap_events
         if watch.reserved_bytes is not None:
             self.reserved = max(self.reserved or 0, watch.reserved_bytes)
 
@@ -115,8 +100,6 @@ class PointMeasurement:
         if effort.seconds > 0:
             clock.warm_up(micro_s)
             clock.sample(relative_error=effort.relative_error, seconds=effort.seconds)
-        else:
-            clock.micro_s.append(micro_s)
         for _ in range(effort.updates):
             clock.update()
         self._steps_run += clock.micro_steps_run
@@ -129,19 +112,20 @@ class PointMeasurement:
                 resident_bytes=sum(training.resident_bytes().values()),
                 allocated_by_phase_bytes=peaks.allocated,
                 device_used_by_phase_bytes=peaks.used,
-                first_step_allocated_bytes=first and max(first.allocated.values()),
+                first_step_allocated_bytes=max(first.allocated.values()) if first else None,
                 rss_bytes=device.rss_peak(),
                 baseline_device_used_bytes=baseline,
                 updates=2 if first else 1,
             ),
             reserved_bytes=peaks.reserved,
-            first_step_reserved_bytes=first and first.reserved,
+            first_step_reserved_bytes=first.reserved if first else None,
             alloc_retries=device.alloc_retries() - retries_before,
             timing=timing,
             resident_by_category_bytes=training.resident_bytes(),
             gradient_bytes=self._gradient_bytes,
             counts=counts,
-            compile_s=max(0.0, first_s - min(timing.micro_step_samples_s)) if compiles else None,
+            heap=self._heap(peaks),
+            compile_s=max(0.0, first_s - micro_s) if compiles else None,
         )
 
     def count(self) -> Counts:
@@ -211,6 +195,18 @@ class PointMeasurement:
             found=f"micro-batch size {self._size}: gradients that are not finite",
             next_step="check the loss and the data in this precision, or use amp-bf16",
         )
+
+    def _heap(self, peaks: _Peaks) -> HeapTrace | None:
+        if not peaks.heap_events:
+            return None
+        fixed = [
+            storage.nbytes()
+            for category, storages in self._training.storages().items()
+            if category is not Category.GRADIENTS
+            for storage in storages
+        ]
+        batch = [tensor_bytes(t) for t in tensors_in(self._batch)]
+        return trace_of(self._size, [*fixed, *batch], peaks.heap_events)
 
     def _watch(self) -> AbstractContextManager[Watch]:
         resident = sum(self._training.resident_bytes().values())

@@ -1,10 +1,11 @@
-"""What a worker found, as it travels over the wire: records like those of a profile."""
+"""What a worker is asked and what it found, as it travels over the wire: plain records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bsprof.measure.heap import HeapTrace
 from bsprof.records import Category, MemoryPeaks, Timing
 
 
@@ -29,6 +30,7 @@ class RawPoint:
     Attributes:
         resident_by_category_bytes: Weights and optimizer state between two updates.
         gradient_bytes: All gradients, when they exist.
+        heap: The steady update's allocations on the C heap; None off the CPU.
         compile_s: Seconds of the first micro-step beyond a later one; None without compiling.
     """
 
@@ -43,4 +45,22 @@ class RawPoint:
     resident_by_category_bytes: Mapping[Category, int]
     gradient_bytes: int
     counts: Counts | None = None
+    heap: HeapTrace | None = None
     compile_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much to do at one size.
+
+    Attributes:
+        relative_error: Wanted half width of the time's interval over the median.
+        seconds: Limit on timed sampling; 0 times nothing: no time is better than a rough one.
+        count: Whether to run the counting pass.
+        updates: Further whole updates to run at the end, untimed (a confirmation).
+    """
+
+    relative_error: float = 0.02
+    seconds: float = 1.0
+    count: bool = False
+    updates: int = 0

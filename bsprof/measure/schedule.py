@@ -32,6 +32,9 @@ USEFUL_WIDTH = 0.10
 """A predicted largest size with a wider interval is not useful (relative full width)."""
 MAX_POINTS = 40
 
+Timed = tuple[int, Quantity]
+"""A micro-batch size with the seconds of its micro-step."""
+
 
 class Stage(StrEnum):
     """Why a size is measured."""
@@ -65,7 +68,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The next size, and whether it needs full timing or just memory and a rough time."""
+    """The next size, and whether it needs a time or just memory."""
 
     micro_batch_size: int
     stage: Stage
@@ -81,13 +84,15 @@ def next_step(view: View) -> Step | None:
     if len(tried) >= MAX_POINTS:
         return None
     timed = _timed(view.points)
+    rising = len(timed) >= 2 and _still_rising(timed)
     for stage, size in (
         (Stage.GROW, _grow(view, timed)),
-        (Stage.REFINE, _refine(view, timed)),
-        (Stage.BRACKET, _bracket(view, timed)),
+        (Stage.REFINE, _refine(timed)),
+        (Stage.BRACKET, _bracket(view, rising and timed[-1][0] == largest_ok(view.points))),
     ):
         if size is not None and size not in tried and _allowed(view, size):
-            return Step(micro_batch_size=size, stage=stage, full=stage is not Stage.BRACKET)
+            full = stage is not Stage.BRACKET or rising
+            return Step(micro_batch_size=size, stage=stage, full=full)
     return None
 
 
@@ -124,12 +129,9 @@ def possible_gain(timed: list[tuple[int, float]]) -> float:
     return max(0.0, (t1 / b1) / slope - 1)
 
 
-def _timed(points: tuple[Point, ...]) -> list[tuple[int, float]]:
-    return sorted(
-        (p.micro_batch_size, p.micro_step_s.value)
-        for p in points
-        if p.is_ok and p.micro_step_s is not None
-    )
+def _timed(points: tuple[Point, ...]) -> list[Timed]:
+    found = [(p.micro_batch_size, p.micro_step_s) for p in points if p.is_ok]
+    return sorted(((b, t) for b, t in found if t is not None), key=lambda item: item[0])
 
 
 def _allowed(view: View, size: int) -> bool:
@@ -143,17 +145,16 @@ def _allowed(view: View, size: int) -> bool:
 
 def _ceiling(view: View) -> int | None:
     """The largest size worth trying while the limit is only predicted; None is no limit."""
-    limits = [view.cap]
     too_big = smallest_too_big(view.points)
-    if too_big is not None:
-        limits.append(too_big - 1)
-    if view.largest is not None:
-        limits.append(max(int(view.largest.low), view.smallest))
-    known = [b for b in limits if b is not None]
-    return min(known, default=None)
+    limits = (
+        view.cap,
+        None if too_big is None else largest_ok(view.points),  # the bracket goes on from there
+        None if view.largest is None else max(int(view.largest.low), view.smallest),
+    )
+    return min((b for b in limits if b is not None), default=None)
 
 
-def _grow(view: View, timed: list[tuple[int, float]]) -> int | None:
+def _grow(view: View, timed: list[Timed]) -> int | None:
     if not timed:
         too_big = smallest_too_big(view.points)
         first = view.smallest if view.cap is None else min(view.smallest, view.cap)
@@ -166,30 +167,31 @@ def _grow(view: View, timed: list[tuple[int, float]]) -> int | None:
     factor = GROWTH
     if len(timed) >= 2:
         (b0, t0), (b1, t1) = timed[-2:]
-        if (b1 / t1) / (b0 / t0) - 1 < LITTLE_GAIN:
+        if (b1 / t1.value) / (b0 / t0.value) - 1 < LITTLE_GAIN:
             factor = 2
     ceiling = _ceiling(view)
     wanted = last * factor
     if ceiling is not None:
-        too_big = smallest_too_big(view.points)
-        if too_big is not None and wanted >= too_big:
-            wanted = nice_between(last, too_big)
         wanted = min(wanted, ceiling)
     return wanted if wanted > last else None
 
 
-def _still_rising(timed: list[tuple[int, float]]) -> bool:
-    """Whether growth beyond the last size could pay, by the last segments of the curve."""
-    costs = [t / b for b, t in timed]
-    best_before = min(costs[:-1])
-    if costs[-1] > best_before * (1 + WORTH_MEASURING):
-        return False  # it falls already
-    return possible_gain(timed) > WORTH_MEASURING
+def _still_rising(timed: list[Timed]) -> bool:
+    """Whether growth beyond the last size could pay, by the last segments of the curve.
+
+    That throughput falls must be clear of both intervals: one slow moment ends no sweep.
+    """
+    (last, seconds), before = timed[-1], timed[:-1]
+    best, best_seconds = min(before, key=lambda item: item[1].value / item[0])
+    if seconds.low / last > best_seconds.high / best * (1 + WORTH_MEASURING):
+        return False
+    return possible_gain([(b, t.value) for b, t in timed]) > WORTH_MEASURING
 
 
-def _refine(view: View, timed: list[tuple[int, float]]) -> int | None:
-    if len(timed) < 2:
+def _refine(measured: list[Timed]) -> int | None:
+    if len(measured) < 2:
         return None
+    timed = [(b, t.value) for b, t in measured]
     costs = [t / b for b, t in timed]
     best = min(range(len(timed)), key=costs.__getitem__)
     size = timed[best][0]
@@ -221,11 +223,10 @@ def _most_promising_gap(timed: list[tuple[int, float]], best_cost: float) -> int
     return promising[1] if promising else None
 
 
-def _bracket(view: View, timed: list[tuple[int, float]]) -> int | None:
+def _bracket(view: View, rising: bool) -> int | None:
     good, too_big = largest_ok(view.points), smallest_too_big(view.points)
     if good is None or (view.cap is not None and good >= view.cap):
         return None
-    rising = len(timed) >= 2 and timed[-1][0] == good and _still_rising(timed)
     if view.find_max or rising:
         return _halve_bracket(view, good, too_big)
     too_wide = view.largest is None or view.largest.relative_width > USEFUL_WIDTH

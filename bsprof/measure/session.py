@@ -15,8 +15,8 @@ from bsprof.errors import BsprofError
 from bsprof.measure.classify import classify_exception
 from bsprof.measure.devices.protocol import Device
 from bsprof.measure.devices.select import open_device
-from bsprof.measure.point import Effort, PointMeasurement
-from bsprof.measure.raw import Counts
+from bsprof.measure.point import PointMeasurement
+from bsprof.measure.raw import Counts, Effort
 from bsprof.measure.timing import StepClock
 from bsprof.records import WorkloadSpec
 from bsprof.records.codec import from_json, to_json
@@ -51,7 +51,7 @@ class Session:
         }[request["type"]]
         try:
             return {"type": "reply", **work(request)}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the outermost frame: all become answers
             answer = describe(error)
         # Outside the except block: the exception and its frames are gone, memory can return.
         if self._device is not None:
@@ -59,6 +59,9 @@ class Session:
         return answer
 
     def _build(self, request: dict[str, Any]) -> dict[str, Any]:
+        import torch
+
+        from bsprof.hardware.peaks import device_key
         from bsprof.measure.environment import environment
         from bsprof.workloads.key import workload_key
         from bsprof.workloads.resolve import resolve
@@ -77,7 +80,7 @@ class Session:
             "facts": to_json(self._training.facts),
             "key": to_json(workload_key(spec, self._training, ())),
             "environment": to_json(environment(self._device)),
-            "device_key": device_key(snapshot, torch.__version__),
+            "device_key": device_key(snapshot, str(torch.__version__)),
         }
 
     def _probe(self, _request: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,8 @@ class Worker:
         self.phase = "start"
         self.hello: dict[str, Any] = {}
         self._on_phase = on_phase
-        self._log = tempfile.TemporaryFile("a+b")  # appending: reading moves no write
+        # Appending: reading the end of it moves no write. Closed by `end`.
+        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115
         self._oom_kills_before = oom_kill_count()
         request_read, self._request_write = os.pipe()
         self._reply_read, reply_write = os.pipe()

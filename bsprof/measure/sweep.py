@@ -18,8 +18,7 @@ from bsprof.measure.choose import best_size, contenders, expected_seconds, large
 from bsprof.measure.crew import Crew, Trouble
 from bsprof.measure.events import EventKind, Listener, SweepEvent
 from bsprof.measure.ledger import Ledger
-from bsprof.measure.point import Effort
-from bsprof.measure.raw import RawPoint
+from bsprof.measure.raw import Effort, RawPoint
 from bsprof.measure.wire import PhaseLimits
 from bsprof.records import (
     DevicePeaks,
@@ -317,7 +316,9 @@ class _Sweep:
         built = self._ledger.built
         assert built is not None
         points = self._ledger.points()
-        self._ledger.largest = largest_size(points, built.device.usable_bytes, self._cap())
+        self._ledger.largest = largest_size(
+            points, built.device.usable_bytes, self._cap(), self._ledger.largest_by_heap()
+        )
         point = next(p for p in points if p.micro_batch_size == size)
         self._say("point", point_line(point), point)
 
