@@ -23,8 +23,9 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # drawn boxes cut long option names short, and load slowly
     help="Which micro-batch, and how many accumulation steps, on this device, and why.",
-    epilog="Start with: bsprof sweep --model gpt-tiny, then: bsprof recommend --target-batch 2048",
+    epilog="Start with: bsprof sweep --model gpt-tiny",
 )
 for module in (sweep, recommend, report, profiles, models, doctor):
     name = module.__name__.rpartition(".")[2]
@@ -111,11 +112,11 @@ def _traceback(terminal: Terminal) -> None:
 
 
 def _command_line_problem(problem: Any, terminal: Terminal) -> int:
+    message = problem.format_message()
+    if type(problem).__name__ == "NoArgsIsHelpError":  # the message is the help
+        terminal.urgent(message)
+        return Exit.USAGE
     context = getattr(problem, "ctx", None)
     command = context.command_path if context is not None else "bsprof"
-    message = problem.format_message()
-    if message:  # empty when no arguments were given at all: the help was the message
-        terminal.error(UsageError(message, next_step=f"see `{command} --help`"))
-    elif context is not None:
-        sys.stderr.write(context.get_help() + "\n")
+    terminal.error(UsageError(message, next_step=f"see `{command} --help`"))
     return Exit.USAGE

@@ -18,7 +18,10 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Check Python, torch, the devices, memory limits and the store; exit status 3 on a failure."""
+    """Check what is wrong with this machine.
+
+    Python, torch, the devices, memory limits and the store; exit status 3 if a check failed.
+    """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.measure.doctor import examine
 

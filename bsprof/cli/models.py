@@ -17,7 +17,7 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """List the built-in models, and the other forms that --model takes."""
+    """List what --model takes."""
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.workloads.names import BUILTINS
 

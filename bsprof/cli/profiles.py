@@ -25,7 +25,10 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """List the stored profiles, newest first, and the reference profiles that come with bsprof."""
+    """List what the store holds.
+
+    Newest first, then the reference profiles that come with bsprof.
+    """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.store import listing, store_folder
 

@@ -15,9 +15,11 @@ EXAMPLE = "bsprof recommend --target-batch 2048 --world-size 8"
 def command(
     ctx: typer.Context,
     target_batch: Annotated[
-        int | None, typer.Option(min=1, help="Samples per update, over all ranks.")
+        int | None, typer.Option(metavar="N", min=1, help="Samples per update, over all ranks.")
     ] = None,
-    target_tokens: Annotated[int | None, typer.Option(min=1, help="The same in tokens.")] = None,
+    target_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The same in tokens.")
+    ] = None,
     profile: Annotated[
         str | None,
         typer.Option(
@@ -30,7 +32,7 @@ def command(
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="The newest profile of this device.")
     ] = None,
-    world_size: Annotated[int, typer.Option(min=1, help="Data-parallel ranks.")] = 1,
+    world_size: Annotated[int, typer.Option(metavar="N", min=1, help="Data-parallel ranks.")] = 1,
     headroom: Annotated[
         str, typer.Option(metavar="5%|2GiB", help="Usable memory to leave free.")
     ] = "5%",
@@ -53,7 +55,10 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Say which micro-batch and accumulation steps to train with, and why."""
+    """Say what to train with for a target, and why.
+
+    Micro-batch, accumulation steps and the pieces of every rank, read from a stored profile.
+    """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     import json
 

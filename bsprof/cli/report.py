@@ -42,11 +42,14 @@ def command(
         ),
     ] = None,
     target_batch: Annotated[
-        int | None, typer.Option(min=1, help="Show the recommendation for this target.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Show the recommendation for this target."),
     ] = None,
-    target_tokens: Annotated[int | None, typer.Option(min=1, help="The same in tokens.")] = None,
+    target_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The same in tokens.")
+    ] = None,
     world_size: Annotated[
-        int | None, typer.Option(min=1, help="Data-parallel ranks.", show_default="1")
+        int | None, typer.Option(metavar="N", min=1, help="Data-parallel ranks.", show_default="1")
     ] = None,
     headroom: Annotated[
         str | None,
@@ -59,7 +62,11 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Write a report: curves with fits, memory with its limit, points, environment."""
+    """Write a report of profiles.
+
+    Curves with fits, memory with its limit, knee, points and environment; with a target, the
+    recommendation.
+    """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli.choice import chosen_profile
     from bsprof.cli.output import STDOUT, check_output, write_output

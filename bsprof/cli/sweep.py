@@ -55,10 +55,14 @@ def command(
         typer.Option(metavar="1,2,4", help="Measure just these sizes, not the adaptive schedule."),
     ] = None,
     max_micro_batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Try no size above this one.")
+        int | None, typer.Option(metavar="N", min=1, help="Try no size above this one.")
     ] = None,
-    seq_len: Annotated[int | None, typer.Option(min=1, help="Tokens per sample.")] = None,
-    image_size: Annotated[int | None, typer.Option(min=1, help="Pixels per side.")] = None,
+    seq_len: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Tokens per sample.")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Pixels per side.")
+    ] = None,
     precision: Annotated[
         str,
         typer.Option(
@@ -77,7 +81,7 @@ def command(
         typer.Option(metavar="KEY=VALUE", help="Option of the optimizer; may be repeated."),
     ] = None,
     clip_norm: Annotated[
-        float | None, typer.Option(min=0, help="Clip the gradient to this norm.")
+        float | None, typer.Option(metavar="X", min=0, help="Clip the gradient to this norm.")
     ] = None,
     activation_checkpointing: Annotated[
         str,
@@ -104,7 +108,7 @@ def command(
             metavar="train|infer", help="Whole updates, or evaluation forward passes only."
         ),
     ] = "train",
-    seed: Annotated[int, typer.Option(min=0, help="Seeds weights and data.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seeds weights and data.")] = 0,
     memory_limit: Annotated[
         str | None,
         typer.Option(metavar="20GiB", help="Use no more memory.", show_default="what is free"),
@@ -116,7 +120,8 @@ def command(
         str, typer.Option(metavar="2%", help="Wanted half width of a time's 90 % interval.")
     ] = "2%",
     dataset_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples in the data set; no batch is larger.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Samples in the data set; no batch is larger."),
     ] = None,
     find_max: Annotated[
         bool, typer.Option("--find-max", help="Run sizes around the largest that fits, to 5 %.")
@@ -144,7 +149,10 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Measure time and memory of a model's training step, size by size, on this machine."""
+    """Measure a model's training step, size by size.
+
+    Time, memory and FLOPs on this machine, saved after every size; see also `bsprof recommend`.
+    """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli import parse
     from bsprof.records import Mode, Precision, SweepPlan, WorkloadSpec
