@@ -27,8 +27,7 @@ def _entries(
 
 CONTRACTIONS: tuple[Operator, ...] = (
     *_entries(C.MATMUL, f.mm_flops, "mm _int_mm _scaled_mm"),
-    *_entries(C.MATMUL, f.addmm_flops, "addmm _addmm_activation"),
-    *_entries(C.MATMUL, f.sparse_addmm_flops, "_sparse_addmm"),
+    *_entries(C.MATMUL, f.addmm_flops, "addmm _addmm_activation _sparse_addmm"),
     *_entries(C.MATMUL, f.mv_flops, "mv"),
     *_entries(C.MATMUL, f.addmv_flops, "addmv"),
     *_entries(C.MATMUL, f.dot_flops, "dot vdot"),

@@ -18,29 +18,31 @@ def size_of(shape: Iterable[int]) -> int:
     return int(prod(shape))
 
 
-def product_flops(left: Sequence[int], right: Sequence[int]) -> int:
-    """FLOPs of (..., m, k) @ (..., k, n) with equal leading sizes, or without any: 2 m k n."""
-    return 2 * size_of(left) * int(right[-1])
+def product_flops(left: Any, right: Any) -> int:
+    """FLOPs of (..., m, k) @ (..., k, n) with equal leading sizes, or without any: 2 m k n.
+
+    Of a sparse factor only the stored elements take part.
+    """
+    if left.is_sparse or left.is_sparse_csr:
+        return 2 * int(left._nnz()) * int(right.shape[-1])
+    if right.is_sparse or right.is_sparse_csr:
+        return 2 * int(left.shape[0]) * int(right._nnz())
+    return 2 * size_of(left.shape) * int(right.shape[-1])
 
 
 def mm_flops(arguments: Arguments, _: Sequence[Any]) -> int:
     """`mm`, `bmm`: self @ mat2."""
-    return product_flops(arguments["self"].shape, arguments["mat2"].shape)
+    return product_flops(arguments["self"], arguments["mat2"])
 
 
 def addmm_flops(arguments: Arguments, _: Sequence[Any]) -> int:
     """`addmm`: mat1 @ mat2; the added matrix is free."""
-    return product_flops(arguments["mat1"].shape, arguments["mat2"].shape)
+    return product_flops(arguments["mat1"], arguments["mat2"])
 
 
 def baddbmm_flops(arguments: Arguments, _: Sequence[Any]) -> int:
     """`baddbmm`, `addbmm`: batch1 @ batch2."""
-    return product_flops(arguments["batch1"].shape, arguments["batch2"].shape)
-
-
-def sparse_addmm_flops(arguments: Arguments, _: Sequence[Any]) -> int:
-    """`_sparse_addmm`: each stored element of mat1 meets each column of mat2."""
-    return 2 * int(arguments["mat1"]._nnz()) * int(arguments["mat2"].shape[-1])
+    return product_flops(arguments["batch1"], arguments["batch2"])
 
 
 def mv_flops(arguments: Arguments, _: Sequence[Any]) -> int:
