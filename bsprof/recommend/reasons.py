@@ -88,21 +88,18 @@ def reason_against(ground: Ground, other: Candidate, excess: Quantity) -> str:
         )
     if other.interpolated and excess.value <= TIE_SHARE:
         return "Not measured itself, and not clearly faster than a size that was."
-    if excess.high <= TIE_SHARE and other.micro_batch_size > chosen.micro_batch_size:
-        return (
-            f"As fast to within {format_share(TIE_SHARE)}, and the smaller micro-batch wins ties."
-        )
-    if excess.value < 0:
-        return f"{slower_or_faster(excess).capitalize()}, but {_forgone(ground, other)}."
-    return f"{slower_or_faster(excess).capitalize()}."
-
-
-def _forgone(ground: Ground, other: Candidate) -> str:
+    found = slower_or_faster(excess)
+    found = f"{found[0].upper()}{found[1:]}"
+    if excess.value > 0:
+        return f"{found}."
     if ground.target.objective is Objective.MEMORY:
-        return "needs more memory"
-    if other.shapes > ground.choice.chosen.shapes:
-        return "needs a second piece size, which costs extra to prepare"
-    return "too little to tell the two apart, and the smaller micro-batch wins ties"
+        return f"{found}, but needs more memory."
+    if other.shapes > chosen.shapes and ground.splitting.prefer_one_shape:
+        return f"{found}, but needs a second piece size, which costs extra to prepare."
+    if excess.low >= -TIE_SHARE:
+        within = format_share(TIE_SHARE)
+        return f"As fast to within {within}, and the smaller micro-batch wins ties."
+    return f"{found}: too uncertain to prefer the larger micro-batch."
 
 
 def _what(ground: Ground) -> str:

@@ -121,7 +121,7 @@ def _on_ranks(ground: Ground) -> Iterator[Note]:
             message=f"The profile was measured on one rank: the time to synchronise gradients "
             f"between {world_size} ranks is left out of the update{memory}. Each rank is taken "
             "to have such a device to itself.",
-            hint=f"bsprof sweep --world-size {world_size} measures it",
+            hint="time the first updates of the real run against this one",
         )
     elif ranks != world_size:
         yield Note(

@@ -65,6 +65,8 @@ def read_question(
                 "a recommendation for training needs a target",
                 next_step="give the samples per update (--target-batch) or --target-tokens",
             )
+        if tolerance:
+            raise UsageError("a tolerance means nothing without a target batch")
         target_batch = world_size
     _check_batch(target_batch, world_size)
     share, amount = _headroom(headroom, profile.device.usable_bytes)

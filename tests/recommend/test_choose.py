@@ -76,6 +76,40 @@ def test_slower_by_is_measured_against_the_chosen():
         assert other.slower_by.low < expected < other.slower_by.high
 
 
+def test_an_answer_that_more_memory_would_keep_is_kept():
+    # 16 ties with 32, but nothing can be said of 24, which was measured badly.
+    points = [
+        ok_point(b, 0.01 * b * factor, half_width=width, used_bytes=b * GIB / 16)
+        for b, factor, width in [(16, 1.001, 0.001), (24, 1.0005, 0.03), (32, 1.0, 0.001)]
+    ]
+    profile = profile_of(points)
+    ample = recommend_plan(profile, target_batch=96, headroom=0.0)
+    assert ample.plan.micro_batch_size == 16
+    scarce = recommend_plan(profile, target_batch=96, headroom=0.4)  # 32 no longer fits
+    assert scarce.plan.micro_batch_size == 16
+    assert scarce.alternatives[1].reason.endswith("too uncertain to prefer the larger micro-batch.")
+    assert "of the fastest, 24, and would be the answer with more memory" in scarce.reasons[1]
+
+
+def test_why_the_others_lost():
+    memory = recommend_plan(
+        curve_profile([16, 32, 64], affine(0.01, 0.005)), target_batch=2048, objective="memory"
+    )
+    assert memory.plan.micro_batch_size == 32
+    assert memory.alternatives[0].reason == "2.9 % faster, but needs more memory."
+    spec = WorkloadSpec(model="x", compile=True)
+    # 40 is a little faster than 64, but leaves a last piece of 8.
+    factors = {8: 1.05, 40: 0.995, 64: 1.0}
+    answer = recommend_plan(
+        curve_profile(factors, lambda b: 0.01 * b * factors[b], workload=spec), target_batch=128
+    )
+    assert answer.plan.pieces_by_rank == ((64, 64),)
+    assert "40 ties with it, but has pieces of a second size" in answer.reasons[1]
+    assert answer.alternatives[0].reason == (
+        "0.2 % faster, but needs a second piece size, which costs extra to prepare."
+    )
+
+
 TIMES = st.floats(0.5, 2.0)
 
 

@@ -3,7 +3,6 @@
 import pytest
 from recommend_profiles import (
     GIB,
-    MIB,
     Point,
     PointStatus,
     affine,
@@ -138,4 +137,3 @@ def test_bytes_are_estimated_from_the_parameters():
     error = refusal(profile_of([failed_point(1)], facts=big))
     assert error.next_step.startswith("use an optimizer without state")
     assert "2.98 GiB" in error.next_step
-    assert MIB < GIB

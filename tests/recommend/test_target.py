@@ -79,3 +79,5 @@ def test_inference_may_leave_the_target_open():
     assert answer.plan.micro_batch_size == 8
     assert answer.plan.pieces_by_rank == ((8,), (8,))
     assert answer.target.target_batch == 16
+    with pytest.raises(UsageError, match="nothing without a target"):
+        recommend_plan(profile, tolerance=0.1)
