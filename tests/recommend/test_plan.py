@@ -113,7 +113,7 @@ def test_a_size_that_fits_only_after_a_cache_flush_is_not_used():
 
 
 def test_batch_norm_never_sees_a_last_piece_of_one():
-    for target in range(4, 200):
+    for target in range(4, 70):
         profile = curve_profile(
             [2, 4, 8, 16], affine(0.05, 0.005), facts=facts(batch_norm_modules=3)
         )
