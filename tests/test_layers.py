@@ -24,7 +24,7 @@ LAYERS = (
 )
 """Lowest first. A part may import lower layers and, within a layer, only itself, save for PEERS."""
 
-PEERS = frozenset[tuple[str, str]]({("records", "errors"), ("units", "errors")})
+PEERS = frozenset({("records", "errors"), ("units", "errors"), ("hardware", "store")})
 """Imports within a layer that are allowed: (importer, imported)."""
 
 RANK = {name: number for number, layer in enumerate(LAYERS) for name in layer}

@@ -87,7 +87,7 @@ def _value(value: Any) -> Any:
 
 
 def _unknown(key: str, known: list[str], where: str) -> UsageError:
-    near = difflib.get_close_matches(key.replace("_", "-"), known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(key.replace("_", "-"), known, n=3, cutoff=0.6)
     return UsageError(
         f"unknown key {key!r} in the configuration",
         found=where,

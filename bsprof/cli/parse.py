@@ -22,7 +22,7 @@ def one_of(option: str, value: str, known: Iterable[str]) -> str:
     names = list(known)
     if value in names:
         return value
-    near = difflib.get_close_matches(value, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(value, names, n=3, cutoff=0.6)
     raise UsageError(
         f"unknown {option} {value!r}",
         next_step=f"did you mean {' or '.join(near)}?"

@@ -13,7 +13,7 @@ import typer
 from bsprof.cli.exits import Exit
 from bsprof.cli.options import Color, Debug, Force, Json, Quiet, Verbose, terminal_of
 from bsprof.cli.terminal import Terminal
-from bsprof.errors import ProfileNotFound, UsageError
+from bsprof.errors import BsprofError, ProfileNotFound, UsageError
 
 if TYPE_CHECKING:
     from bsprof.records import Profile, SweepPlan, WorkloadSpec
@@ -248,10 +248,12 @@ def _prepare(
 ) -> _Job:
     """Everything that can go wrong before a worker starts, goes wrong here."""
     from bsprof.cli.output import STDOUT, check_folder, check_output
+    from bsprof.measure.devices.select import parse_device_name
     from bsprof.store import files, load, store_folder
     from bsprof.workloads.names import check_model
 
     check_model(spec.model)
+    parse_device_name(device)
     store = store_folder()
     held = [path for _, path in files(store)]
     file = Path(output) if output not in (None, STDOUT) else None
@@ -313,16 +315,25 @@ def _run(
     except KeyboardInterrupt:
         _tell_interruption(job, terminal)
         raise typer.Exit(Exit.INTERRUPTED) from None
+    except BsprofError:
+        kept = _kept(job)
+        if kept is not None:
+            terminal.note(f"what happened at each size is kept in {kept}")
+        raise
 
 
-def _tell_interruption(job: _Job, terminal: Terminal) -> None:
+def _kept(job: _Job) -> Path | None:
+    """The file of the sweep that has just ended early; None when it saved nothing."""
     from bsprof.store import files
 
     if job.file is not None:
-        kept = job.file if job.file.exists() else None
-    else:
-        new = [path for _, path in files(job.store) if path not in job.held]
-        kept = new[0] if new else None
+        return job.file if job.file.exists() else None
+    new = [path for _, path in files(job.store) if path not in job.held]
+    return new[0] if new else None
+
+
+def _tell_interruption(job: _Job, terminal: Terminal) -> None:
+    kept = _kept(job)
     if kept is None:
         terminal.urgent("interrupted before the first point was finished; nothing to keep")
         return

@@ -31,7 +31,7 @@ def test_help_lists_every_command(run):
     assert outcome.err == ""
     for command in COMMANDS:
         assert re.search(rf"^  {command}  +\w.*[^.]\.?$", outcome.out, re.M), command
-    assert "..." not in outcome.out
+    assert outcome.out.count("...") == 1  # ARGS...: no summary is cut short
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -100,6 +100,7 @@ def test_dash_prints_the_profile_once_and_the_store_keeps_it(run, sweep, folder)
     [
         (["--model", "gpt-tony"], 2, "unknown model 'gpt-tony'", "gpt-tiny"),
         (["--model", "none.py:make"], 3, "cannot load the model 'none.py:make'", "no file none.py"),
+        (["--model", "mlp", "--device", "cud"], 3, "cannot find a device named 'cud'", "cuda"),
         (["--model", "mlp", "--precision", "fp31"], 2, "unknown precision 'fp31'", "fp32"),
         (["--model", "mlp", "--mode", "serve"], 2, "unknown mode 'serve'", "train, infer"),
         (["--model", "mlp", "--attention", "flash"], 2, "unknown attention 'flash'", "sdpa, eager"),
@@ -279,6 +280,7 @@ def test_a_failing_script_is_shown_with_its_last_lines(run, sweep):
     sweep.failure = WorkloadError(
         "the factory make failed", found="train.py:3\nValueError: no", next_step="mend it"
     )
+    sweep.saves = False
     outcome = run("sweep", "--model", "gpt-tiny", "-q")
     assert outcome.status == 3
     assert outcome.err.splitlines() == [
@@ -287,7 +289,13 @@ def test_a_failing_script_is_shown_with_its_last_lines(run, sweep):
         "          ValueError: no",
         "  next:   mend it",
     ]
-    assert "Traceback" in run("sweep", "--model", "gpt-tiny", "--debug").err
+    loud = run("sweep", "--model", "gpt-tiny", "--debug").err
+    assert "Traceback" in loud
+    sweep.saves = True
+    assert (
+        "note: what happened at each size is kept in profiles/"
+        in run("sweep", "--model", "mlp").err
+    )
 
 
 def test_verbose_shows_phases_and_the_log(run, sweep):  # noqa: ARG001
