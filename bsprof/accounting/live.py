@@ -131,9 +131,11 @@ class LiveTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         recomputing = in_backward and torch.is_grad_enabled()
         if self._recomputed and not recomputing:
             self._label_alive(self._recomputed)
-        for value in (*args, *(kwargs or {}).values()):
-            for tensor in tensors_in(value):
-                self._follow(tensor, born=False, recomputing=False)
+        # `torch.tensor(...)` shows first as the input of this operator, and is new.
+        if func is not torch.ops.aten.lift_fresh.default:
+            for value in (*args, *(kwargs or {}).values()):
+                for tensor in tensors_in(value):
+                    self._follow(tensor, born=False, recomputing=False)
         result = func(*args, **(kwargs or {}))
         for tensor in tensors_in(result):
             self._follow(tensor, born=True, recomputing=recomputing)
