@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bsprof.errors import WorkloadError
+from bsprof.workloads.faults import user_code
 from bsprof.workloads.workload import Workload
 
 
@@ -33,10 +34,11 @@ def observed_size(workload: Workload, batch: Any) -> int:
     """Samples in a batch: by the workload's `size`, else the first tensor's leading dimension.
 
     Raises:
-        WorkloadError: there is no tensor to read.
+        WorkloadError: there is no tensor to read, or `size` raised.
     """
     if workload.size is not None:
-        return int(workload.size(batch))
+        with user_code("`size` of the workload cannot read its batch"):
+            return int(workload.size(batch))
     for tensor in tensors_in(batch):
         if tensor.dim() > 0:
             return tensor.shape[0]
@@ -57,7 +59,7 @@ def check_batch(workload: Workload, batch: Any, wanted: int, device: torch.devic
     if found != wanted:
         raise WorkloadError(
             f"batch({wanted}, device) returned {found} samples, not {wanted}",
-            found=f"{describe(batch)}",
+            found=describe(batch),
             next_step="make the batch as large as asked; where the leading dimension of its first "
             "tensor is not the batch, give the Workload a `size` function",
         )
@@ -66,7 +68,7 @@ def check_batch(workload: Workload, batch: Any, wanted: int, device: torch.devic
         if tensor.dim() > 0 and not _same_device(tensor.device, device):
             raise WorkloadError(
                 f"batch({wanted}, device) returned a tensor on {tensor.device}, not on {device}",
-                found=f"{describe(batch)}",
+                found=describe(batch),
                 next_step="make the tensors on the device that batch() is given",
             )
 
