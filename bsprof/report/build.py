@@ -1,0 +1,190 @@
+"""Profiles and a recommendation to the data of a report: fits, sampled curves, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bsprof.errors import FitError, UsageError
+from bsprof.records import (
+    MemoryFit,
+    PhaseLine,
+    Profile,
+    Quantity,
+    Recommendation,
+    TimeFit,
+    per_second,
+)
+from bsprof.report.data import Curve, ProfileView, ReportData
+from bsprof.report.words import device_text, workload_text
+
+_SAMPLES = 80  # sizes per curve: smooth at the width of a page
+_LARGEST_EXTRAPOLATION = 4.0  # memory is drawn up to this many times the last measured size
+
+
+def build_report(
+    profiles: Sequence[tuple[str, Profile]], recommendation: Recommendation | None = None
+) -> ReportData:
+    """The data of a report on one or several profiles.
+
+    A profile whose curves cannot be fitted is shown without them, and the report says why.
+
+    Args:
+        profiles: Name and profile, in the order in which they are shown.
+        recommendation: The answer to show at the top; None when no target was given.
+
+    Raises:
+        UsageError: no profile was given.
+    """
+    if not profiles:
+        raise UsageError(
+            "a report needs at least one profile", next_step="run `bsprof sweep` first"
+        )
+    labels = _labels(profiles)
+    views = tuple(
+        _view(name, label, profile) for (name, profile), label in zip(profiles, labels, strict=True)
+    )
+    if len(views) == 1:
+        only = views[0].profile
+        title = f"{only.workload.model} on {only.device.name or only.device.kind}"
+    else:
+        title = f"{len(views)} profiles compared"
+    return ReportData(
+        title=title,
+        views=views,
+        recommendation=recommendation,
+        chosen=_chosen(views, recommendation),
+    )
+
+
+def _chosen(views: tuple[ProfileView, ...], recommendation: Recommendation | None) -> int | None:
+    if recommendation is None:
+        return None
+    named = [i for i, view in enumerate(views) if view.name == recommendation.profile]
+    if named:
+        return named[0]
+    # A recommendation without a name can only belong to the one profile there is.
+    return 0 if len(views) == 1 and not recommendation.profile else None
+
+
+def _labels(profiles: Sequence[tuple[str, Profile]]) -> list[str]:
+    """The shortest description that tells all profiles apart; their names if none does."""
+    descriptions: tuple[Callable[[Profile], str], ...] = (
+        lambda p: p.workload.model,
+        lambda p: p.device.name or p.device.kind,
+        lambda p: device_text(p.device),
+        lambda p: f"{p.workload.model}, {device_text(p.device)}",
+        lambda p: workload_text(p.workload),
+        lambda p: f"{workload_text(p.workload)}, {device_text(p.device)}",
+    )
+    for describe in descriptions:
+        labels = [describe(profile) for _, profile in profiles]
+        if len(set(labels)) == len(labels):
+            return labels
+    names = [name for name, _ in profiles]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{number}: {name}" for number, name in enumerate(names, start=1)]
+
+
+def _view(name: str, label: str, profile: Profile) -> ProfileView:
+    time_fit, time_problem = _fit_time(profile)
+    memory_fit, memory_problem = _fit_memory(profile)
+    step = None if time_fit is None else _time_curve(time_fit)
+    return ProfileView(
+        name=name,
+        label=label,
+        profile=profile,
+        time_fit=time_fit,
+        memory_fit=memory_fit,
+        throughput=None if step is None else _throughput_curve(step),
+        micro_step=step,
+        memory=None if memory_fit is None else _memory_curve(memory_fit, profile),
+        memory_by_phase=(
+            {}
+            if memory_fit is None
+            else {line.phase: _line_curve(line, memory_fit, profile) for line in memory_fit.lines}
+        ),
+        knee=None if time_fit is None else time_fit.knee,
+        problems=tuple(p for p in (time_problem, memory_problem) if p),
+    )
+
+
+def _fit_time(profile: Profile) -> tuple[TimeFit | None, str]:
+    from bsprof.fit.time import fit_time
+
+    try:
+        return fit_time(profile.ok_points()), ""
+    except FitError as error:
+        return None, f"No curve through the times: {error.found or error.doing}."
+
+
+def _fit_memory(profile: Profile) -> tuple[MemoryFit | None, str]:
+    from bsprof.fit.memory import fit_memory
+
+    try:
+        return fit_memory(profile.ok_points()), ""
+    except FitError as error:
+        return None, f"No line through the memory peaks: {error.found or error.doing}."
+
+
+def sampled_sizes(low: int, high: int) -> tuple[int, ...]:
+    """Increasing whole sizes from low to high, both included, evenly spaced in ratio."""
+    if high <= low:
+        return (low,)
+    ratio = high / low
+    steps = range(_SAMPLES + 1)
+    return tuple(sorted({round(low * ratio ** (step / _SAMPLES)) for step in steps}))
+
+
+def _curve(sizes: tuple[int, ...], values: list[Quantity], measured_to: int) -> Curve:
+    return Curve(
+        sizes=sizes,
+        values=tuple(q.value for q in values),
+        lows=tuple(q.low for q in values),
+        highs=tuple(q.high for q in values),
+        measured_to=measured_to,
+    )
+
+
+def _time_curve(fit: TimeFit) -> Curve:
+    from bsprof.fit.time import predict_time
+
+    sizes = sampled_sizes(fit.low_micro_batch_size, fit.high_micro_batch_size)
+    return _curve(sizes, [predict_time(fit, b)[0] for b in sizes], fit.high_micro_batch_size)
+
+
+def _throughput_curve(step: Curve) -> Curve | None:
+    """b over the micro-step's seconds; None where the fit allows a time of zero or less."""
+    rows = list(zip(step.sizes, step.values, step.lows, step.highs, strict=True))
+    if any(low <= 0 for _, _, low, _ in rows):
+        return None
+    rates = [per_second(b, Quantity(value=v, low=lo, high=hi)) for b, v, lo, hi in rows]
+    return _curve(step.sizes, rates, step.measured_to)
+
+
+def _memory_sizes(fit: MemoryFit, profile: Profile) -> tuple[int, ...]:
+    """From the smallest measured size to where memory runs out, as far as that is drawn."""
+    measured_to = fit.high_micro_batch_size
+    largest, failed = profile.max_micro_batch_size, profile.smallest_too_big()
+    ends = [float(measured_to)]
+    if largest is not None:
+        ends.append(largest.high)
+    if failed is not None:
+        ends.append(failed.micro_batch_size)
+    reach = measured_to * _LARGEST_EXTRAPOLATION if fit.slope_visible else measured_to
+    end = int(min(max(ends), reach))
+    # The measured end is a sample of its own: there the drawn line turns into a dashed one.
+    return tuple(sorted({*sampled_sizes(fit.low_micro_batch_size, end), measured_to}))
+
+
+def _memory_curve(fit: MemoryFit, profile: Profile) -> Curve:
+    from bsprof.fit.memory import predict_memory
+
+    sizes = _memory_sizes(fit, profile)
+    return _curve(sizes, [predict_memory(fit, b)[0] for b in sizes], fit.high_micro_batch_size)
+
+
+def _line_curve(line: PhaseLine, fit: MemoryFit, profile: Profile) -> Curve:
+    sizes = _memory_sizes(fit, profile)
+    values = [Quantity.exact(line.base_bytes + line.slope_bytes * b) for b in sizes]
+    return _curve(sizes, values, fit.high_micro_batch_size)

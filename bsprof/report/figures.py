@@ -1,0 +1,181 @@
+"""Which figures a report has, what each says in words, and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bsprof.records import Saturation
+from bsprof.report.data import ProfileView, ReportData
+from bsprof.report.memory_plots import categories_known, draw_categories, draw_memory, peaks_known
+from bsprof.report.panel import Panel
+from bsprof.report.time_plots import (
+    draw_micro_step,
+    draw_throughput,
+    rated_points,
+    unmeasured_points,
+)
+from bsprof.report.words import CATEGORY_NAMES, plan_text, size_range_text
+from bsprof.units import format_bytes, format_count, format_seconds, format_share
+
+_SATURATION_TEXTS = {
+    Saturation.SATURATED: "The curve rises, then levels off within the measured range.",
+    Saturation.RISING: "The curve still rises at the largest measured size.",
+    Saturation.FLAT: "The curve is flat: every size does about the same.",
+    Saturation.FALLING: "The curve falls: the smallest sizes are the fastest per sample.",
+    Saturation.UNKNOWN: "There are too few points to say where the curve goes.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One figure.
+
+    Attributes:
+        key: Identifier in the page.
+        title: Heading of a few words.
+        caption: What to see and how to read it, plain sentences.
+        alternative: What the picture shows, for those who do not see it.
+        draw: Draws it on a panel.
+    """
+
+    key: str
+    title: str
+    caption: str
+    alternative: str
+    draw: Callable[[Panel], None]
+
+
+def drawings(data: ReportData) -> tuple[Drawing, ...]:
+    """The figures that this report has data for; none when no size ran."""
+    found = []
+    if any(rated_points(view.profile) for view in data.views):
+        found.append(_throughput(data))
+    if any(p.micro_step_s for view in data.views for p in view.profile.points):
+        found.append(_micro_step(data))
+    if any(peaks_known(view.profile) for view in data.views):
+        found.append(_memory(data))
+    for index, view in enumerate(data.views):
+        if categories_known(view.profile):
+            found.append(_categories(data, view, index))
+    return tuple(found)
+
+
+def _throughput(data: ReportData) -> Drawing:
+    lines = []
+    if len(data.views) == 1:
+        fit = data.views[0].time_fit
+        if fit is not None:
+            lines.append(_SATURATION_TEXTS[fit.saturation])
+        if fit is not None and fit.knee is not None:
+            lines.append(
+                f"From the knee on, {size_range_text(fit.knee)}, a size reaches "
+                f"{format_share(fit.knee_share)} of what the largest would."
+            )
+    lines.append("Micro-batch over micro-step time: what many accumulation steps approach.")
+    lines.append(_band_text(data))
+    return Drawing(
+        key="throughput",
+        title="Throughput",
+        caption=" ".join(line for line in lines if line),
+        alternative=_alternative("Samples per second against micro-batch size", data, _rate_words),
+        draw=lambda panel: draw_throughput(panel, data),
+    )
+
+
+def _micro_step(data: ReportData) -> Drawing:
+    text = "Seconds of one forward and backward."
+    if len(data.views) == 1 and any(p.optimizer_step_s for p in data.views[0].profile.points):
+        text += " Hollow squares: the optimizer step, paid once per update."
+    return Drawing(
+        key="micro-step",
+        title="Time of a micro-step",
+        caption=f"{text} {_band_text(data)}".rstrip(),
+        alternative=_alternative("Micro-step time against micro-batch size", data, _time_words),
+        draw=lambda panel: draw_micro_step(panel, data),
+    )
+
+
+def _memory(data: ReportData) -> Drawing:
+    several = len(data.views) > 1
+    lines = ["Peak of what counts against the limit" + ("." if several else ", by phase.")]
+    if any(view.memory is not None for view in data.views):
+        lines.append("Dashed: extrapolated beyond the measured sizes.")
+    if data.recommendation is not None and data.chosen is not None:
+        lines.append("Dotted line: the limit less the headroom asked for.")
+    if not several and data.views[0].profile.max_micro_batch_size is not None:
+        lines.append("Shaded range: 90 % interval of the largest size that fits.")
+    return Drawing(
+        key="memory",
+        title="Memory",
+        caption=" ".join(lines),
+        alternative=_alternative("Peak memory against micro-batch size", data, _memory_words),
+        draw=lambda panel: draw_memory(panel, data),
+    )
+
+
+def _categories(data: ReportData, view: ProfileView, index: int) -> Drawing:
+    several = len(data.views) > 1
+    last = [p for p in view.profile.points if p.peak_by_category_bytes][-1]
+    shares = ", ".join(
+        f"{CATEGORY_NAMES[category]} {format_bytes(last.peak_by_category_bytes[category])}"
+        for category in CATEGORY_NAMES
+        if last.peak_by_category_bytes.get(category)
+    )
+    return Drawing(
+        key=f"categories-{index}" if several else "categories",
+        title=f"Who owns the peak: {view.label}" if several else "Who owns the peak",
+        caption="Bytes of live tensors when most are alive, without what the allocator and the "
+        "libraries hold on top.",
+        alternative=f"Stacked bars of the peak by micro-batch size. At {last.micro_batch_size}: "
+        f"{shares}.",
+        draw=lambda panel: draw_categories(panel, view, data.chosen_size(view)),
+    )
+
+
+def _band_text(data: ReportData) -> str:
+    fitted = any(view.micro_step is not None for view in data.views)
+    text = "Bars and shaded band: 90 % intervals." if fitted else "Bars: 90 % intervals."
+    failed = any(unmeasured_points(view.profile) for view in data.views)
+    return f"{text} Crosses: sizes that did not run." if failed else text
+
+
+def _alternative(what: str, data: ReportData, words: Callable[[ProfileView], str]) -> str:
+    parts = [f"{view.label}: {text}" for view in data.views if (text := words(view))]
+    if data.recommendation is not None and data.chosen is not None:
+        parts.append(f"recommended: {plan_text(data.recommendation)}")
+    return f"{what}. " + "; ".join(parts) + "."
+
+
+def _rate_words(view: ProfileView) -> str:
+    pairs = rated_points(view.profile)
+    if not pairs:
+        return "no size ran"
+    (first, slow), (last, fast) = pairs[0], pairs[-1]
+    text = f"{format_count(slow.value)} samples/s at {first.micro_batch_size}"
+    if last is not first:
+        text += f", {format_count(fast.value)} at {last.micro_batch_size}"
+    return text
+
+
+def _time_words(view: ProfileView) -> str:
+    timed = [(p, p.micro_step_s) for p in view.profile.points if p.micro_step_s is not None]
+    if not timed:
+        return ""
+    (first, short), (last, long) = timed[0], timed[-1]
+    return (
+        f"{format_seconds(short.value)} at {first.micro_batch_size}, "
+        f"{format_seconds(long.value)} at {last.micro_batch_size}"
+    )
+
+
+def _memory_words(view: ProfileView) -> str:
+    known = [p for p in view.profile.points if p.device_used_bytes is not None]
+    if not known:
+        return ""
+    used = known[-1].device_used_bytes
+    assert used is not None
+    limit = format_bytes(view.profile.device.usable_bytes)
+    text = f"{format_bytes(used.value)} at {known[-1].micro_batch_size} of {limit} usable"
+    largest = view.profile.max_micro_batch_size
+    return text if largest is None else f"{text}, largest that fits {size_range_text(largest)}"

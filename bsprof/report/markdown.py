@@ -1,0 +1,101 @@
+"""The report as Markdown: the answer, its reasons, the tables, notes and environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from bsprof.report.data import ProfileView, ReportData
+from bsprof.report.summary import profile_summary, recommendation_summary
+from bsprof.report.tables import Emphasis, Table, comparison_table, point_table
+from bsprof.report.words import environment_rows, note_text, size_range_text
+from bsprof.units import format_share
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
+
+
+def markdown_text(data: ReportData) -> str:
+    """The whole report, ending in a newline."""
+    return "\n".join(_lines(data)).rstrip() + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _lines(data: ReportData) -> Iterator[str]:
+    yield f"# {escaped(data.title)}"
+    yield ""
+    if data.recommendation is not None:
+        view = data.chosen_view
+        summary = recommendation_summary(data.recommendation, view.profile if view else None)
+        yield f"## Recommended: {escaped(summary.title)}"
+        yield ""
+        yield from _bullets(escaped(reason) for reason in summary.reasons)
+        yield from _fact_table(summary.facts)
+        if len(summary.table.rows) > 1:
+            yield from _table(summary.table, level=3)
+        yield from _bullets(escaped(note) for note in summary.notes)
+    if len(data.views) > 1:
+        rows = [(view.label, view.profile, view.knee) for view in data.views]
+        yield from _table(comparison_table(rows), level=2)
+    for view in data.views:
+        yield from _view_lines(view, data.chosen_size(view))
+    yield "Intervals are 90 %. `samples/s` in the tables of points is with accumulation of one."
+
+
+def _view_lines(view: ProfileView, chosen: int | None) -> Iterator[str]:
+    profile = view.profile
+    summary = profile_summary(view.name, profile)
+    yield f"## {escaped(view.label)}"
+    yield ""
+    yield f"{escaped(summary.title)}."
+    yield ""
+    yield from _fact_table(summary.facts)
+    if view.time_fit is not None:
+        knee = view.time_fit.knee
+        shape = f"Throughput over the measured range: {view.time_fit.saturation}"
+        if knee is not None:
+            share = format_share(view.time_fit.knee_share)
+            shape += f"; {share} of the asymptote from micro-batch {size_range_text(knee)} on"
+        yield f"{shape}."
+        yield ""
+    if profile.points:
+        yield from _table(point_table(profile, chosen), level=3)
+    notes = [*map(note_text, profile.notes), *view.problems]
+    if notes:
+        yield "### Notes"
+        yield ""
+        yield from _bullets(escaped(note) for note in notes)
+    yield "### Environment"
+    yield ""
+    yield from _fact_table(environment_rows(profile))
+
+
+def _bullets(lines: Iterable[str]) -> Iterator[str]:
+    found = [f"- {line}" for line in lines]
+    yield from found
+    if found:
+        yield ""
+
+
+def _fact_table(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    yield "| | |"
+    yield "|---|---|"
+    for name, text in facts:
+        yield f"| {escaped(name)} | {escaped(text)} |"
+    yield ""
+
+
+def _table(table: Table, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {escaped(table.caption)}"
+    yield ""
+    yield "| " + " | ".join(escaped(column.title) for column in table.columns) + " |"
+    yield "|" + "|".join("---:" if column.numeric else "---" for column in table.columns) + "|"
+    for row in table.rows:
+        cells = [escaped(cell) for cell in row.cells]
+        if row.emphasis is Emphasis.CHOSEN:
+            cells = [f"**{cell}**" if cell else "" for cell in cells]
+        yield "| " + " | ".join(cells) + " |"
+    yield ""

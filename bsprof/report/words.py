@@ -1,0 +1,234 @@
+"""Short texts about quantities, plans, workloads and devices; pure Python, ASCII, no layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+
+from bsprof.records import (
+    Category,
+    DeviceSnapshot,
+    Mode,
+    Note,
+    Origin,
+    Phase,
+    Plan,
+    Point,
+    PointStatus,
+    Profile,
+    Quantity,
+    Recommendation,
+    Scalar,
+    WorkloadSpec,
+)
+from bsprof.units import format_bytes, format_rate, format_seconds, format_share
+
+PHASE_NAMES: Mapping[Phase, str] = {
+    Phase.FORWARD_BACKWARD: "forward + backward",
+    Phase.ACCUMULATION: "accumulation",
+    Phase.OPTIMIZER_STEP: "optimizer step",
+    Phase.FORWARD: "forward",
+}
+CATEGORY_NAMES: Mapping[Category, str] = {
+    Category.WEIGHTS: "weights",
+    Category.OPTIMIZER_STATE: "optimizer state",
+    Category.GRADIENTS: "gradients",
+    Category.ACTIVATIONS: "activations",
+    Category.TEMPORARIES: "temporaries",
+}
+"""In the order they are stacked: what stays first, what comes and goes last."""
+
+STATUS_NAMES: Mapping[PointStatus, str] = {
+    PointStatus.OK: "ok",
+    PointStatus.OOM: "out of memory",
+    PointStatus.KILLED: "killed",
+    PointStatus.TIMEOUT: "timed out",
+    PointStatus.CRASHED: "crashed",
+    PointStatus.FAILED: "failed",
+    PointStatus.NOT_MEMORY_LIMIT: "limit other than memory",
+    PointStatus.SKIPPED: "skipped",
+}
+
+_SHOWN_SPREAD = 0.0005  # half widths below 0.05 % would be shown as 0.0 %
+
+
+def spread_text(quantity: Quantity) -> str:
+    """Half width of the 90 % interval over the value, `+-1.2 %`; empty for an exact number."""
+    if quantity.value == 0:
+        return ""
+    half = max(quantity.high - quantity.value, quantity.value - quantity.low)
+    share = half / abs(quantity.value)
+    return f"+-{format_share(share)}" if share >= _SHOWN_SPREAD else ""
+
+
+def quantity_text(quantity: Quantity | None, write: Callable[[float], str]) -> str:
+    """A value with its spread, `12.3 ms +-1.2 %`; empty for None."""
+    if quantity is None:
+        return ""
+    return f"{write(quantity.value)} {spread_text(quantity)}".rstrip()
+
+
+def size_range_text(quantity: Quantity) -> str:
+    """A micro-batch size with its interval, `71 (68 to 74)`, or `71` when it is exact."""
+    value, low, high = (max(1, round(v)) for v in (quantity.value, quantity.low, quantity.high))
+    return f"{value:,}" if low == high else f"{value:,} ({low:,} to {high:,})"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 step`, `64 steps`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def status_text(point: Point) -> str:
+    """How a point ended, in words; says `at the edge` when it fits only after a cache flush."""
+    if point.status is PointStatus.OK:
+        if point.alloc_retries:
+            return "ok, at the edge"
+        if point.confirmed:
+            return "ok, confirmed"
+        return "ok, interpolated" if point.interpolated else "ok"
+    return STATUS_NAMES[point.status]
+
+
+def failure_text(point: Point) -> str:
+    """Why a point has no numbers or is not recommended: one sentence, with place and size."""
+    if point.failure is None:
+        return "fits only after a cache flush; never recommended" if point.alloc_retries else ""
+    failure = point.failure
+    parts = [failure.reason]
+    if failure.requested_bytes:
+        parts.append(f"asked for {format_bytes(failure.requested_bytes)}")
+    if failure.location:
+        parts.append(f"at {failure.location}")
+    if failure.phase and failure.phase not in failure.reason:
+        parts.append(f"during {failure.phase.replace('_', ' ')}")
+    return ", ".join(parts)
+
+
+def pieces_text(pieces_by_rank: tuple[tuple[int, ...], ...]) -> str:
+    """The exact pieces, ranks with equal pieces together: `ranks 0 to 2: 5 x 32 + 1 x 16`."""
+    lines = []
+    for pieces, group in groupby(enumerate(pieces_by_rank), key=lambda item: item[1]):
+        ranks = [rank for rank, _ in group]
+        runs = [f"{len(list(run))} x {size:,}" for size, run in groupby(pieces)]
+        where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
+        prefix = "" if len(pieces_by_rank) == 1 else f"{where}: "
+        lines.append(prefix + " + ".join(runs))
+    return "; ".join(lines)
+
+
+def has_unequal_pieces(plan: Plan) -> bool:
+    """Whether some piece of the plan differs from the others."""
+    return len({size for pieces in plan.pieces_by_rank for size in pieces}) > 1
+
+
+def plan_text(recommendation: Recommendation) -> str:
+    """The answer in one line: `micro-batch 32 x 64 accumulation steps`, with ranks if several."""
+    plan, ranks = recommendation.plan, recommendation.target.world_size
+    text = f"micro-batch {plan.micro_batch_size:,} x "
+    text += plural(plan.accumulation_steps, "accumulation step")
+    return text + (f" x {ranks:,} ranks" if ranks > 1 else "")
+
+
+def workload_text(spec: WorkloadSpec) -> str:
+    """What is run, one line, leaving out what is at its default."""
+    parts = [spec.model]
+    if spec.seq_len is not None:
+        parts.append(f"sequence {spec.seq_len:,}")
+    if spec.image_size is not None:
+        parts.append(f"image {spec.image_size}")
+    parts.append(str(spec.precision))
+    parts.append("inference" if spec.mode is Mode.INFER else spec.optimizer)
+    if spec.clip_norm is not None:
+        parts.append(f"clip norm {spec.clip_norm:g}")
+    if spec.activation_checkpointing != "none":
+        parts.append(f"checkpointing {spec.activation_checkpointing}")
+    if spec.attention is not None:
+        parts.append(f"{spec.attention} attention")
+    if spec.compile:
+        parts.append("compiled")
+    if spec.channels_last:
+        parts.append("channels last")
+    return ", ".join(parts)
+
+
+def device_text(device: DeviceSnapshot) -> str:
+    """Where it ran, one line: the name, and the threads of a CPU."""
+    name = device.name or device.kind
+    return f"{name}, {plural(device.threads, 'thread')}" if device.threads else name
+
+
+def origin_text(profile: Profile) -> str:
+    """`measured`, `predicted`, ...; says so when the sweep did not end by itself."""
+    text = str(profile.origin)
+    complete = profile.complete or profile.origin is not Origin.MEASURED
+    return text if complete else f"{text}, not complete"
+
+
+def counts_text(profile: Profile) -> str:
+    """How the points ended: `9 ok, 2 out of memory`."""
+    counts: dict[str, int] = {}
+    for point in profile.points:
+        text = "at the edge" if point.alloc_retries else STATUS_NAMES[point.status]
+        counts[text] = counts.get(text, 0) + 1
+    return ", ".join(f"{n} {text}" for text, n in counts.items()) or "none"
+
+
+def note_text(note: Note) -> str:
+    """A note as one line: the size it is about, the sentence, and what can be done."""
+    about = "" if note.micro_batch_size is None else f"micro-batch {note.micro_batch_size:,}: "
+    ending = "" if note.message.endswith((".", "!", "?")) or not note.hint else ";"
+    return f"{about}{note.message}{ending} {note.hint}".rstrip()
+
+
+def scalar_text(value: Scalar) -> str:
+    """A setting's value for people; `-` where it is unknown or not set."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def best_point(profile: Profile) -> Point | None:
+    """The size the sweep confirmed, else the one with the highest samples per second."""
+    timed = [p for p in profile.ok_points() if p.samples_per_s is not None]
+    confirmed = [p for p in timed if p.confirmed]
+    return max(
+        confirmed or timed,
+        key=lambda p: p.samples_per_s.value if p.samples_per_s else 0.0,
+        default=None,
+    )
+
+
+def environment_rows(profile: Profile) -> tuple[tuple[str, str], ...]:
+    """Label and text of everything around the measurement: software, device, peaks, settings."""
+    environment, device, peaks = profile.environment, profile.device, profile.peaks
+    rows = [
+        ("bsprof", environment.bsprof),
+        ("torch", environment.torch),
+        ("Python", environment.python),
+        ("platform", environment.platform),
+        *((name, scalar_text(value)) for name, value in sorted(environment.libraries.items())),
+        ("device", device_text(device)),
+        ("device kind", f"{device.kind}:{device.index}"),
+        ("capacity", format_bytes(device.capacity_bytes)),
+        ("usable", f"{format_bytes(device.usable_bytes)}, by {device.limit_source}"),
+    ]
+    if device.other_bytes is not None:
+        rows.append(("used by others", format_bytes(device.other_bytes)))
+    if device.compute_units is not None:
+        rows.append(("compute units", f"{device.compute_units:,}"))
+    rows += [(name, scalar_text(value)) for name, value in sorted(device.details.items())]
+    if peaks is not None:
+        rows += [
+            (f"peak {kind}", format_rate(rate, "FLOP/s"))
+            for kind, rate in sorted(peaks.flops_per_s.items())
+        ]
+        rows.append(("peak bandwidth", format_rate(peaks.bandwidth_bytes_per_s, "B/s")))
+        rows.append(("launch of an empty operator", format_seconds(peaks.launch_s)))
+        rows.append(("peaks from", peaks.source))
+    rows += [(name, scalar_text(value)) for name, value in sorted(environment.settings.items())]
+    if profile.facts is not None and profile.facts.uncounted_operators:
+        rows.append(("operators not counted", ", ".join(profile.facts.uncounted_operators)))
+    return tuple(rows)

@@ -1,0 +1,243 @@
+"""Made-up profiles for the report's tests: known curves, faults and awkward texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from bsprof.records import (
+    Alternative,
+    Category,
+    DevicePeaks,
+    DeviceSnapshot,
+    Environment,
+    Failure,
+    MemoryPeaks,
+    Note,
+    Origin,
+    Phase,
+    Plan,
+    Point,
+    PointStatus,
+    Profile,
+    Quantity,
+    Recommendation,
+    Regime,
+    Target,
+    Timing,
+    WorkloadFacts,
+    WorkloadSpec,
+    per_second,
+)
+
+MIB = 2**20
+GIB = 2**30
+WEIGHTS = 14 * MIB
+LIMIT = 3 * GIB
+NOISE = (0.991, 1.004, 0.998, 1.007, 0.995, 1.001, 1.003, 0.996, 1.000)
+
+
+def around(value: float, share: float = 0.01) -> Quantity:
+    return Quantity(value=value, low=value * (1 - share), high=value * (1 + share))
+
+
+def used_bytes(size: int) -> dict[Phase, int]:
+    return {
+        Phase.FORWARD_BACKWARD: 140 * MIB + size * 39 * MIB,
+        Phase.ACCUMULATION: 156 * MIB + size * 39 * MIB,
+        Phase.OPTIMIZER_STEP: 240 * MIB + size * 2 * MIB,
+    }
+
+
+def make_ok_point(size: int, *, with_peaks: bool = True, confirmed: bool = False) -> Point:
+    """A point of a small GPT on a CPU: 5 ms launch floor, 21 ms per sample, 12 ms optimizer."""
+    seconds = 0.009 + 0.021 * size
+    used = used_bytes(size)
+    peak = max(used.values())
+    phase = max(used, key=lambda p: used[p])
+    flops = 3.1e9 * size
+    return Point(
+        micro_batch_size=size,
+        status=PointStatus.OK,
+        micro_step_s=around(seconds),
+        optimizer_step_s=around(0.012, 0.03),
+        samples_per_s=per_second(size, around(seconds + 0.012)),
+        peak_allocated_bytes=Quantity.exact(peak - 90 * MIB),
+        device_used_bytes=Quantity.exact(peak),
+        flops=Quantity.exact(flops),
+        bytes_moved=Quantity.exact(flops / 9),
+        arithmetic_intensity=Quantity.exact(9.0),
+        mfu=around(flops / seconds / 2.2e11) if with_peaks else None,
+        hfu=around(flops / seconds / 2.2e11) if with_peaks else None,
+        regime=Regime.COMPUTE if with_peaks else Regime.UNKNOWN,
+        peak_phase=phase,
+        peak_by_category_bytes={
+            Category.WEIGHTS: WEIGHTS,
+            Category.GRADIENTS: WEIGHTS,
+            Category.OPTIMIZER_STATE: 2 * WEIGHTS,
+            Category.ACTIVATIONS: size * 31 * MIB,
+            Category.TEMPORARIES: size * 6 * MIB,
+        },
+        confirmed=confirmed,
+        observed_micro_batch_size=size,
+        micro_steps_run=24,
+        alloc_retries=0,
+        timing=Timing(
+            micro_step_samples_s=tuple(seconds * n for n in NOISE),
+            optimizer_step_samples_s=tuple(0.012 * n for n in NOISE[:4]),
+            block_steps=2,
+            warmup_steps=3,
+        ),
+        memory=MemoryPeaks(
+            resident_bytes=3 * WEIGHTS,
+            allocated_by_phase_bytes={p: b - 90 * MIB for p, b in used.items()},
+            device_used_by_phase_bytes=used,
+            updates=3,
+        ),
+    )
+
+
+def make_failed_point(size: int, status: PointStatus = PointStatus.OOM) -> Point:
+    return Point(
+        micro_batch_size=size,
+        status=status,
+        failure=Failure(
+            reason="the CPU allocator refused memory",
+            phase="step",
+            error_type="RuntimeError",
+            location="train.py:12",
+            tail=("Traceback (most recent call last):", "RuntimeError: not enough memory"),
+            requested_bytes=300 * MIB,
+        ),
+    )
+
+
+def make_profile(
+    sizes: Sequence[int] = (1, 2, 4, 8, 16, 32, 48, 64),
+    failed: Sequence[int] = (80, 96),
+    *,
+    with_peaks: bool = True,
+    model: str = "gpt-tiny",
+    device: str = "AMD EPYC 9B14",
+    notes: tuple[Note, ...] = (),
+) -> Profile:
+    points = [
+        make_ok_point(size, with_peaks=with_peaks, confirmed=size == 16) for size in sorted(sizes)
+    ]
+    return Profile(
+        origin=Origin.MEASURED,
+        created_at="2026-03-14T09:26:53Z",
+        workload=WorkloadSpec(model=model, seq_len=128),
+        facts=WorkloadFacts(
+            parameter_count=3_481_600,
+            trainable_parameter_count=3_481_600,
+            parameter_bytes=WEIGHTS,
+            tokens_per_sample=128,
+            optimizer="AdamW",
+        ),
+        device=DeviceSnapshot(
+            kind="cpu",
+            name=device,
+            capacity_bytes=16 * GIB,
+            usable_bytes=LIMIT,
+            limit_source="option",
+            threads=2,
+            compute_units=2,
+        ),
+        peaks=DevicePeaks(
+            flops_per_s={"fp32": 2.2e11, "bf16": 1.1e11},
+            bandwidth_bytes_per_s=2.4e10,
+            launch_s=2.1e-6,
+            source="probe",
+            device_key="cpu",
+        )
+        if with_peaks
+        else None,
+        environment=Environment(
+            bsprof="0.1.0",
+            python="3.11.9",
+            torch="2.13.0",
+            platform="Linux x86_64",
+            libraries={"mkl": "2024.2"},
+            settings={"tf32": False, "threads": 2, "OMP_NUM_THREADS": None},
+        ),
+        complete=True,
+        notes=notes,
+        points=(*points, *(make_failed_point(size) for size in failed)),
+        max_micro_batch_size=Quantity(value=74, low=71, high=77) if failed and sizes else None,
+        duration_s=11.3,
+    )
+
+
+def make_plan(size: int, target: int, ranks: int = 1) -> Plan:
+    share = target // ranks
+    pieces = (*((size,) * (share // size)), *((share % size,) if share % size else ()))
+    seconds = sum(0.009 + 0.021 * n for n in pieces) + 0.012
+    return Plan(
+        micro_batch_size=size,
+        accumulation_steps=len(pieces),
+        pieces_by_rank=(pieces,) * ranks,
+        effective_batch_size=share * ranks,
+        step_time_s=around(seconds, 0.006),
+        samples_per_s=per_second(share * ranks, around(seconds, 0.006)),
+        device_used_bytes=Quantity.exact(max(used_bytes(size).values())),
+        headroom_bytes=LIMIT - max(used_bytes(size).values()),
+        confirmed=size == 16,
+        regime=Regime.COMPUTE,
+    )
+
+
+def make_recommendation(
+    size: int = 16, target: int = 2048, ranks: int = 1, profile: str = ""
+) -> Recommendation:
+    plan = make_plan(size, target, ranks)
+    others = [make_plan(other, target, ranks) for other in (8, 32, 64)]
+    return Recommendation(
+        target=Target(target_batch=target, world_size=ranks),
+        plan=plan,
+        reasons=(
+            "16 is the smallest size within 1 % of the fastest update.",
+            "Throughput levels off from 9 on; larger sizes only cost memory.",
+        ),
+        knee=Quantity(value=9, low=7, high=11),
+        alternatives=tuple(
+            Alternative(
+                plan=other,
+                slower_by=Quantity.ordered(
+                    other.step_time_s.value / plan.step_time_s.value - 1,
+                    other.step_time_s.value / plan.step_time_s.value - 1.006,
+                    other.step_time_s.value / plan.step_time_s.value - 0.994,
+                ),
+                reason="slower" if other.micro_batch_size < size else "a tie, and larger",
+            )
+            for other in others
+        ),
+        notes=(Note(code="probe", message="The peaks were measured on this machine."),),
+        profile=profile,
+    )
+
+
+@pytest.fixture
+def profile() -> Profile:
+    """A complete sweep: eight sizes, two too big, peaks, categories."""
+    return make_profile()
+
+
+@pytest.fixture
+def profile_of() -> Callable[..., Profile]:
+    return make_profile
+
+
+@pytest.fixture
+def recommendation_of() -> Callable[..., Recommendation]:
+    return make_recommendation
+
+
+@pytest.fixture
+def edge_profile() -> Profile:
+    """The largest size fits only after a cache flush."""
+    whole = make_profile()
+    edge = replace(whole.points[7], alloc_retries=2)
+    return replace(whole, points=(*whole.points[:7], edge, *whole.points[8:]))
