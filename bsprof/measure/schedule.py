@@ -30,6 +30,8 @@ BRACKET = 0.05
 """A bracketed largest size is known to within this share."""
 USEFUL_WIDTH = 0.10
 """A predicted largest size with a wider interval is not useful (relative full width)."""
+KINK = 1.05
+"""Segments whose slopes differ by less than this factor are one line (heuristic)."""
 MAX_POINTS = 40
 
 Timed = tuple[int, Quantity]
@@ -173,7 +175,7 @@ def _grow(view: View, timed: list[Timed]) -> int | None:
     wanted = last * factor
     if ceiling is not None:
         wanted = min(wanted, ceiling)
-    return wanted if wanted > last else None
+    return wanted if wanted > last * (1 + BRACKET) else None
 
 
 def _still_rising(timed: list[Timed]) -> bool:
@@ -195,7 +197,8 @@ def _refine(measured: list[Timed]) -> int | None:
     costs = [t / b for b, t in timed]
     best = min(range(len(timed)), key=costs.__getitem__)
     size = timed[best][0]
-    if best > 0 and size > 2 * timed[best - 1][0]:
+    inside = 0 < best < len(timed) - 1  # at the end of a rising curve nothing hides before it
+    if inside and size > 2 * timed[best - 1][0]:
         return nice_between(timed[best - 1][0], size)
     if best + 1 < len(timed) and timed[best + 1][0] > 2 * size:
         return nice_between(size, timed[best + 1][0])
@@ -213,6 +216,10 @@ def _most_promising_gap(timed: list[tuple[int, float]], best_cost: float) -> int
         (b0, t0), (b1, t1), (b2, t2) = timed[i - 1 : i + 2]
         if b2 - b1 <= max(1, 0.06 * b2):
             continue
+        if i + 2 < len(timed):
+            b3, t3 = timed[i + 2]
+            if (t2 - t1) / (b2 - b1) <= KINK * (t3 - t2) / (b3 - b2):
+                continue  # it goes on as steeply afterwards: a bend, not a cliff
         slope = max((t1 - t0) / (b1 - b0), 0.5 * t1 / b1)
         if t2 <= (t1 + slope * (b2 - b1)) * (1 + WORTH_MEASURING):
             continue  # the gap lies on the line: nothing hides in it
@@ -238,19 +245,18 @@ def _bracket(view: View, rising: bool) -> int | None:
 
 
 def _halve_bracket(view: View, good: int, too_big: int | None) -> int | None:
-    if too_big is not None:
-        if too_big - good <= max(1, math.floor(BRACKET * good)):
-            return None
-        predicted = view.largest
-        if predicted is not None and good < int(predicted.value) < too_big:
-            # First the predicted largest itself, then just above it: two runs close the bracket.
-            return int(predicted.value)
-        return nice_between(good, too_big)
-    if view.largest is None:
-        return good * 2
-    if good < int(view.largest.value):
-        return int(view.largest.value)
-    return max(good + 1, math.floor(good * (1 + BRACKET)))
+    step = max(1, math.floor(BRACKET * good))
+    predicted = None if view.largest is None else int(view.largest.value)
+    if too_big is None:
+        if predicted is None:
+            return good * 2
+        # One run at the prediction, one a bracket's width above what ran: two close the bracket.
+        return predicted if predicted > good + step else good + step
+    if too_big - good <= step:
+        return None
+    if predicted is not None and good + step // 2 < predicted < too_big - step // 2:
+        return predicted
+    return nice_between(good, too_big)
 
 
 def nice_between(low: int, high: int) -> int | None:

@@ -333,7 +333,8 @@ class _Sweep:
 
     def _decided(self, size: int, trouble: Trouble) -> Trouble:
         """An ambiguous sign means memory only if a smaller size passes in a fresh worker."""
-        smaller = max(self._smallest(), size // 2)
+        ran = schedule.largest_ok(self._ledger.points())
+        smaller = ran if ran is not None and ran < size else max(self._smallest(), size // 2)
         passed: RawPoint | Trouble | None = None
         if smaller < size:
             self._crew.dismiss()
