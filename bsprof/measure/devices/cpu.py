@@ -14,7 +14,7 @@ import re
 import resource
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,7 @@ class CpuWatch:
     allocated_bytes: int = 0
     reserved_bytes: int | None = None
     device_used_bytes: int = 0
+    heap_events: Sequence[tuple[int, int]] = ()
 
 
 class CpuDevice:
@@ -115,6 +116,7 @@ class CpuDevice:
         with _DataSampler(self._proc) as sampler, AllocationRecorder() as recorder:
             yield watch
         # Not reached when the block raised: then there is no peak to tell.
+        watch.heap_events = recorder.events
         watch.allocated_bytes = resident_bytes + peak_of_changes(recorder.changes)
         watch.device_used_bytes = sampler.peak_bytes
 
@@ -143,6 +145,10 @@ class CpuDevice:
         """Whether the data segment is back within 64 MiB or 2 % of the limit of the baseline."""
         slack = max(_BASELINE_SLACK_BYTES, int(_BASELINE_SLACK_SHARE * self._memory.usable_bytes))
         return self.device_used_now() <= self._baseline + slack
+
+    def wait_for_release(self, usable_bytes: int) -> bool:  # noqa: ARG002
+        """True: the kernel frees a process's memory before its death is seen."""
+        return True
 
     def environment_settings(self) -> Mapping[str, Scalar]:
         """Threads, precision switches and relevant environment variables."""

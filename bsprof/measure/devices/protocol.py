@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -23,6 +23,10 @@ class Watch(Protocol):
     @property
     def device_used_bytes(self) -> int:
         """Most bytes that counted against the limit: ours alone, not the neighbours'."""
+
+    @property
+    def heap_events(self) -> Sequence[tuple[int, int]]:
+        """Allocations and frees on the C heap, address and signed bytes; empty elsewhere."""
 
 
 class Device(Protocol):
@@ -80,6 +84,13 @@ class Device(Protocol):
         """Whether clean-up brought memory back to the marked baseline (call `release` first).
 
         A worker that does not return to it is replaced, so that no point inherits from another.
+        """
+
+    def wait_for_release(self, usable_bytes: int) -> bool:
+        """Waits until this much is usable again after another worker's death; False: it is not.
+
+        Call it in a fresh worker before anything is allocated. True at once on the CPU, whose
+        memory is free before the death of its process is seen.
         """
 
     def environment_settings(self) -> Mapping[str, Scalar]:
