@@ -97,7 +97,8 @@ def test_the_best_size_tried_is_within_three_percent_of_the_best_there_is(name):
     assert len(points) <= 14
 
 
-@pytest.mark.parametrize("name", SHAPES)
+# Not the cliff that only the larger limit reaches: that is another curve.
+@pytest.mark.parametrize("name", sorted(set(SHAPES) - {"late cliff"}))
 def test_more_memory_costs_few_points(name):
     few, _ = run(SHAPES[name], memory(0.3, 15), 1 * GIB)
     many, _ = run(SHAPES[name], memory(0.3, 15), 8 * GIB)
