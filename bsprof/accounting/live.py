@@ -114,6 +114,12 @@ class LiveTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             held[block.category or Category.TEMPORARIES] += change
         return held
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Never used on compiled code; the guard against it would import the compiler (seconds)
+        # and wrap every call.
+        return False
+
     def __torch_dispatch__(
         self,
         func: Any,
