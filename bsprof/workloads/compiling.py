@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import torch
 import torch._dynamo.config
 import torch._dynamo.utils
 from torch import nn
@@ -10,8 +13,8 @@ from bsprof.errors import WorkloadError
 from bsprof.records import Note
 
 
-def compile_model(model: nn.Module) -> None:
-    """Compile the model in place, for the shapes it will meet and no others.
+def compile_model(model: nn.Module) -> nn.Module:
+    """The model compiled for the shapes it will meet and no others, over the same parameters.
 
     Each micro-batch size needs a process of its own: a second size would compile again beside
     the first.
@@ -20,7 +23,8 @@ def compile_model(model: nn.Module) -> None:
     if hasattr(torch._dynamo.config, "fail_on_recompile_limit_hit"):
         torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.utils.counters.clear()
-    model.compile(dynamic=False)
+    # Not model.compile(): that leaves a bare nn.Sequential eager (torch 2.13.0).
+    return cast(nn.Module, torch.compile(model, dynamic=False))
 
 
 def check_compiled() -> tuple[Note, ...]:

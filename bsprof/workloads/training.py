@@ -34,7 +34,7 @@ class Training:
         spec: What was asked for.
         workload: What the user handed over.
         device: Where it runs.
-        model: The model on the device, in training or evaluation mode.
+        model: The model on the device, in training or evaluation mode, as it was written.
         optimizer: None in inference.
         facts: What the workload turned out to be, without uncounted operators.
         notes: What could not be done as asked.
@@ -56,6 +56,7 @@ class Training:
         self.optimizer = optimizer
         self.facts = read_facts(workload, model, optimizer)
         self.notes = notes
+        self._runs = compile_model(model) if spec.compile else model
         self._scaler: torch.amp.GradScaler | None = None
         self._steps_taken = 0
         if optimizer is not None:
@@ -103,13 +104,13 @@ class Training:
         """
         if self.spec.mode is Mode.INFER:
             with torch.inference_mode(), autocast(self.spec.precision, self.device):
-                _check_number(self.workload.loss(self.model, batch))
+                _check_number(self.workload.loss(self._runs, batch))
         elif self.workload.micro_step is not None:
             scaling = {"scale": scale} if self._own_step_scales else {}
-            self.workload.micro_step(self.model, batch, **scaling)
+            self.workload.micro_step(self._runs, batch, **scaling)
         else:
             with autocast(self.spec.precision, self.device):
-                loss = self.workload.loss(self.model, batch)
+                loss = self.workload.loss(self._runs, batch)
             _check_loss(loss)
             if scale != 1.0:
                 loss = loss * scale
@@ -201,8 +202,6 @@ def build_training(spec: WorkloadSpec, workload: Workload, device: str) -> Train
         apply_checkpointing(model, workload, every)
     model.train(spec.mode is Mode.TRAIN)
     optimizer = _build_optimizer(spec, workload, model) if spec.mode is Mode.TRAIN else None
-    if spec.compile:
-        compile_model(model)
     return Training(spec, workload, place, model, optimizer, notes)
 
 

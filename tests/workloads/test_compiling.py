@@ -32,12 +32,12 @@ class Net(nn.Module):
 @pytest.fixture
 def eager_backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Capture graphs as ever, but run them without generating code: seconds instead of a minute."""
-    compile_ = nn.Module.compile
+    compile_ = torch.compile
 
-    def compile_eagerly(module: nn.Module, **options: Any) -> None:
-        compile_(module, backend="eager", **options)
+    def compile_eagerly(module: nn.Module, **options: Any) -> Any:
+        return compile_(module, backend="eager", **options)
 
-    monkeypatch.setattr(nn.Module, "compile", compile_eagerly)
+    monkeypatch.setattr(torch, "compile", compile_eagerly)
     yield
     torch._dynamo.reset()
 
@@ -89,6 +89,18 @@ def test_sizes_are_never_dynamic() -> None:
     for graphs, size in enumerate((2, 3, 4), start=1):
         training.micro_step(training.make_batch(size), 1.0)
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
+
+
+@pytest.mark.usefixtures("eager_backend")
+@pytest.mark.parametrize("model", ["mlp", "vit-tiny"])
+def test_builtins_compile_as_one_graph(model: str) -> None:
+    spec = WorkloadSpec(model=model, compile=True)
+    training = build_training(spec, resolve(spec), "cpu")
+    training.micro_step(training.make_batch(2), 1.0)
+    assert training.check_compiled() == ()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    names = [name for name, _ in training.model.named_parameters()]
+    assert not any("_orig_mod" in name for name in names)
 
 
 def test_without_compile_there_is_nothing_to_check() -> None:
