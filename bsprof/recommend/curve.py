@@ -66,6 +66,8 @@ class Curve:
         refused: Sizes with any other outcome; never run, and nothing is interpolated across one.
         medians: Seconds of each measured part, from raw samples where they were kept.
         samples: Those raw samples, in seconds.
+        rounds: Samples of micro-steps taken in turn with other sizes: entry i of all of them
+            belongs to one round.
         memory_field: Which of `MEMORY_FIELDS` all points have; None when they share none.
         extra_bytes: Memory that every size needs on top of what was measured.
     """
@@ -74,6 +76,7 @@ class Curve:
     refused: frozenset[int]
     medians: Mapping[Term, Quantity]
     samples: Mapping[Term, Sequence[float]]
+    rounds: Mapping[Term, Sequence[float]]
     memory_field: str | None
     extra_bytes: int = 0
 
@@ -100,6 +103,11 @@ class Curve:
             refused=frozenset(p.micro_batch_size for p in profile.points) - points.keys(),
             medians=medians,
             samples=samples,
+            rounds={
+                (Part.MICRO_STEP, size): point.timing.race_samples_s
+                for size, point in points.items()
+                if point.timing is not None and point.timing.race_samples_s
+            },
             memory_field=next(fields, None) if points else None,
             extra_bytes=extra_bytes,
         )
@@ -188,8 +196,9 @@ class Curve:
     def excess(self, a: Cost, b: Cost, scale: float = 1.0) -> Quantity:
         """How much longer a takes than b, as a share of b, with the paired 90 % interval.
 
-        Where all measurements behind both costs have equally many raw samples, update times are
-        formed sample by sample and compared in pairs, so that what slowed a whole round cancels.
+        Where all measurements behind both costs were taken in rounds, or have equally many raw
+        samples, update times are formed sample by sample and compared in pairs, so that what
+        slowed a whole round cancels.
         Otherwise the errors of the medians are added as squares. Either way a measurement that
         both share cancels.
 
@@ -314,17 +323,20 @@ class Curve:
     def _paired(self, a: Cost, b: Cost) -> Quantity | None:
         """The paired difference of sample-wise update times; None where samples do not pair up."""
         timed = {t for t in {**a, **b} if t[0] in _TIMED_PARTS}
-        counts = {len(self.samples.get(t, ())) for t in timed}
-        count = max(counts)
-        if len(counts) != 1 or count < _PAIRED_FROM:
-            return None
-        rows = [self._sample_wise(cost, count) for cost in (a, b)]
-        if min(map(min, rows)) <= 0:  # a sync or an extrapolated part larger than the rest
-            return None
-        return paired_difference(*rows)
+        for samples in (self.rounds, self.samples):
+            counts = {len(samples.get(t, ())) for t in timed}
+            count = max(counts)
+            if len(counts) != 1 or count < _PAIRED_FROM:
+                continue
+            rows = [self._sample_wise(cost, samples, count) for cost in (a, b)]
+            if min(map(min, rows)) > 0:  # else a sync or extrapolated part outweighs the rest
+                return paired_difference(*rows)
+        return None
 
-    def _sample_wise(self, cost: Cost, count: int) -> list[float]:
-        rows = [(w, self.samples[t]) for t, w in cost.items() if t[0] in _TIMED_PARTS]
+    def _sample_wise(
+        self, cost: Cost, samples: Mapping[Term, Sequence[float]], count: int
+    ) -> list[float]:
+        rows = [(w, samples[t]) for t, w in cost.items() if t[0] in _TIMED_PARTS]
         fixed = sum(w * self._median(t).value for t, w in cost.items() if t[0] not in _TIMED_PARTS)
         return [fixed + sum(w * row[i] for w, row in rows) for i in range(count)]
 
