@@ -103,7 +103,7 @@ def ask_torch() -> Mapping[str, Any]:
     """Facts about torch from a child process; `error` says why there are none."""
     try:
         child = subprocess.run(
-            [sys.executable, "-c", _TORCH_FACTS],
+            [sys.executable, "-P", "-c", _TORCH_FACTS],  # -P: a torch.py here is not torch
             capture_output=True,
             text=True,
             timeout=_TORCH_TIMEOUT_S,

@@ -25,10 +25,14 @@ from bsprof.records import (
     WorkloadFacts,
     WorkloadKey,
     WorkloadSpec,
-)
+)from bsprof.units import format_share
 
 MFU_FLAG = 1.0
 """Above this share of its own device's measured peak, either the peak or the count is wrong."""
+
+UNSTABLE = 0.10
+"""Half width of a time's interval, over the time, from which a note says so (heuristic: several
+times what a quiet machine shows)."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,8 @@ class Ledger:
         """A size that ran; what an earlier try at it said is forgotten."""
         self.raw[raw.micro_batch_size] = raw
         self.failed.pop(raw.micro_batch_size, None)
+        for note in raw.notes:
+            self.note(note.code, note.message, note.hint, note.micro_batch_size)
         if raw.counts is not None:
             self.counts.append(raw.counts)
 
@@ -172,6 +178,19 @@ class Ledger:
                     "the device's probe ran too slow, or an operator is counted too high",
                     point.micro_batch_size,
                 )
+        unstable = [
+            p.micro_batch_size
+            for p in points
+            if p.micro_step_s is not None and p.micro_step_s.relative_width / 2 > UNSTABLE
+        ]
+        self.notes = [n for n in self.notes if n.code != "unstable-timing"]
+        if unstable:
+            self.note(
+                "unstable-timing",
+                "times are known only to within more than "
+                f"{format_share(UNSTABLE)} at micro-batch {', '.join(map(str, unstable))}",
+                "something else is using this machine; sweep again when it is quiet",
+            )
         uncounted = self.facts().uncounted_operators
         if uncounted:
             self.note(

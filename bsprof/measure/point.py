@@ -93,6 +93,7 @@ class PointMeasurement:
         first, first_s = None, 0.0
         if self._first_in_process or device.kind != "cpu":  # kernels are not tuned by size there
             first, first_s = self._first_update()
+        notes = (*training.notes, *training.check_compiled())
         self._on_phase("step")
         peaks, micro_s = self._steady_update()
         counts = self.count() if effort.count else None
@@ -126,6 +127,7 @@ class PointMeasurement:
             counts=counts,
             heap=self._heap(peaks),
             compile_s=max(0.0, first_s - micro_s) if compiles else None,
+            notes=notes,
         )
 
     def count(self) -> Counts:

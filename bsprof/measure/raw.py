@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bsprof.measure.heap import HeapTrace
-from bsprof.records import Category, MemoryPeaks, Timing
+from bsprof.records import Category, MemoryPeaks, Note, Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class RawPoint:
         gradient_bytes: All gradients, when they exist.
         heap: The steady update's allocations on the C heap; None off the CPU.
         compile_s: Seconds of the first micro-step beyond a later one; None without compiling.
+        notes: What could not be done as asked.
     """
 
     micro_batch_size: int
@@ -47,6 +48,7 @@ class RawPoint:
     counts: Counts | None = None
     heap: HeapTrace | None = None
     compile_s: float | None = None
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
