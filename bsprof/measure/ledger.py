@@ -25,7 +25,8 @@ from bsprof.records import (
     WorkloadFacts,
     WorkloadKey,
     WorkloadSpec,
-)from bsprof.units import format_share
+)
+from bsprof.units import format_share
 
 MFU_FLAG = 1.0
 """Above this share of its own device's measured peak, either the peak or the count is wrong."""
