@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bsprof.fit.samples import median_quantity
 from bsprof.records.fit import Saturation
 from bsprof.records.point import Point
 from bsprof.records.quantity import Quantity
@@ -92,7 +93,7 @@ def measured_rates(points: Sequence[Point]) -> tuple[Rate, ...]:
     """Usable sizes with their micro-step times, smallest first; the most precise per size."""
     best: dict[int, Rate] = {}
     for point in points:
-        time = point.micro_step_s
+        time = _micro_step(point)
         if not point.is_ok or point.interpolated or time is None or time.value <= 0:
             continue
         error = math.hypot((time.high - time.low) / (2 * _Z90 * time.value), _FLOOR_ERROR)
@@ -101,6 +102,13 @@ def measured_rates(points: Sequence[Point]) -> tuple[Rate, ...]:
         if known is None or rate.error < known.error:
             best[rate.size] = rate
     return tuple(best[size] for size in sorted(best))
+
+
+def _micro_step(point: Point) -> Quantity | None:
+    """Seconds of a micro-step: from the raw samples where there are any, else as recorded."""
+    if point.timing is not None and point.timing.micro_step_samples_s:
+        return median_quantity(point.timing.micro_step_samples_s)
+    return point.micro_step_s
 
 
 def _reaches(rate: Rate, goal: float) -> bool:

@@ -42,6 +42,10 @@ class TimeFit:
         saturation: See `Saturation`.
         knee: Smallest micro-batch that reaches `knee_share` of the asymptotic throughput; None
             when the curve does not show it.
+        anchors: Measured sizes as (micro-batch size, log of measured over form, relative standard
+            error of the measurement); between them the form is corrected by interpolation.
+        wiggle: Standard deviation of that log ratio per unit of log size, between two anchors.
+        wiggle_degrees_of_freedom: Behind `wiggle`, a prior guess included.
     """
 
     floor_s: float
@@ -56,6 +60,9 @@ class TimeFit:
     saturation: Saturation
     knee: Quantity | None
     knee_share: float = 0.95
+    anchors: tuple[tuple[int, float, float], ...] = ()
+    wiggle: float = 0.0
+    wiggle_degrees_of_freedom: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

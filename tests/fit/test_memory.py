@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
+from fit_points import MIB, memory_point, public_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from bsprof.fit.memory import (
     predict_memory,
 )
 from bsprof.records import Phase, Point, PointStatus, Quantity
-from tests.fit.making import MIB, memory_point, public_rows
 
 FB, ACC, OPT = Phase.FORWARD_BACKWARD, Phase.ACCUMULATION, Phase.OPTIMIZER_STEP
 
