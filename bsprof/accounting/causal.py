@@ -27,8 +27,9 @@ class CausalRegions:
     """Context manager that watches `torch.nn.functional.scaled_dot_product_attention`.
 
     The function is replaced while the context is active, because a function mode would not see
-    calls from within torch's own modules and would switch their fast paths off. A caller that
-    imported the function by name is not seen; its products count as dense.
+    calls from within torch's own modules and would switch their fast paths off. Not seen, and
+    counted as dense: a caller that imported the function by name, and a causal mask that is
+    given as a tensor.
     """
 
     def __init__(self) -> None:

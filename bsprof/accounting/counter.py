@@ -60,6 +60,7 @@ class _Plan:
         "defaults",
         "entry",
         "is_plain",
+        "is_remark",
         "name",
         "out_names",
         "returns_fresh",
@@ -81,6 +82,9 @@ class _Plan:
             func.name(),  # type: ignore[no-untyped-call]
             "CompositeImplicitAutograd",
         )
+        # Questions about a tensor and marks for a profiler: not part of what is computed, and
+        # asked more often of fake tensors.
+        self.is_remark = func.namespace in ("prim", "profiler")
         self.is_plain = self.entry.flops is None and self.entry.moved is None
         self.silent = not self.entry.operator_class.runs_kernel
         self.defaults = {
@@ -119,6 +123,10 @@ class _Plan:
         return total
 
 
+# Reading a schema costs far more than counting a call, and schemas do not change.
+_PLANS: dict[Any, _Plan] = {}
+
+
 class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Context manager that counts every operator dispatched inside it, backward included.
 
@@ -133,7 +141,6 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._plans: dict[Any, _Plan] = {}
         self._operators: list[str] = []
         self._uncounted: set[str] = set()
         self._flops: dict[OperatorClass, int] = {}
@@ -191,18 +198,19 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        plan = self._plans.get(func)
+        plan = _PLANS.get(func)
         if plan is None:
             if not isinstance(func, torch._ops.OpOverload):
                 self._operators.append(str(func))
                 self._uncounted.add(str(func))
                 return func(*args, **kwargs)
-            plan = self._plans[func] = _Plan(func)
+            plan = _PLANS[func] = _Plan(func)
         if plan.decomposes:
             with self:
                 return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
-        self._operators.append(plan.name)
+        if not plan.is_remark:
+            self._operators.append(plan.name)
         if not plan.silent:
             self._count(plan, args, kwargs, result)
         return result

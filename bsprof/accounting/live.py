@@ -28,12 +28,15 @@ def training_tensors(
 ) -> dict[Category, list[torch.Tensor]]:
     """Weights (parameters and buffers), gradients and optimizer state that exist now."""
     weights = [*model.parameters(), *model.buffers()]
-    state = [] if optimizer is None else list(optimizer.state.values())
+    state = {} if optimizer is None else optimizer.state
     return {
         Category.WEIGHTS: weights,
         Category.GRADIENTS: [p.grad for p in model.parameters() if p.grad is not None],
         Category.OPTIMIZER_STATE: [
-            value for values in state for value in values.values() if torch.is_tensor(value)
+            tensor
+            for values in state.values()
+            for value in values.values()
+            for tensor in tensors_in(value)
         ],
     }
 

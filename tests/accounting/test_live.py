@@ -1,7 +1,7 @@
 """Live bytes: by hand, on fake tensors, and against the allocator's own events."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -21,14 +21,6 @@ W, G, S, A, T = (
     Category.ACTIVATIONS,
     Category.TEMPORARIES,
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def nothing() -> dict[Category, list[torch.Tensor]]:
