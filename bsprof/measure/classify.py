@@ -273,7 +273,8 @@ RULES: tuple[Rule, ...] = (
         ambiguous=True,
     ),
     _rule(
-        r"unable to (mmap|allocate|open) shared memory|insufficient shared memory \(shm\)",
+        r"unable to (allocate|open) shared memory|unable to mmap \d+ bytes from file"
+        r"|insufficient shared memory \(shm\)",
         _OOM,
         "shared memory ran out",
         ambiguous=True,
