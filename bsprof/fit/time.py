@@ -65,7 +65,7 @@ def fit_time(points: Sequence[Point], *, knee_share: float = KNEE_SHARE) -> Time
     form, covariance = _fit_form(rates)
     residuals = [math.log(r.seconds / _form(form, r.size)) for r in rates]
     anchors = tuple(
-        (r.size, residual, r.error) for r, residual in zip(rates, residuals, strict=True)
+        (float(r.size), residual, r.error) for r, residual in zip(rates, residuals, strict=True)
     )
     wiggle, degrees = _wiggle(anchors)
     shape = throughput_shape(points, knee_share=knee_share)
@@ -179,7 +179,7 @@ def _loose(width: float, share: float) -> float:
     return float((width * share * (1 - share)) ** _ROUGHNESS)
 
 
-def _wiggle(anchors: Sequence[tuple[int, float, float]]) -> tuple[float, int]:
+def _wiggle(anchors: Sequence[tuple[float, ...]]) -> tuple[float, int]:
     """Strength of the walk, from how far each anchor lies off the line between its neighbours."""
     total = PRIOR_WEIGHT * PRIOR_WIGGLE**2
     count = 0

@@ -60,7 +60,7 @@ class TimeFit:
     saturation: Saturation
     knee: Quantity | None
     knee_share: float = 0.95
-    anchors: tuple[tuple[int, float, float], ...] = ()
+    anchors: tuple[tuple[float, ...], ...] = ()
     wiggle: float = 0.0
     wiggle_degrees_of_freedom: int = 1
 
