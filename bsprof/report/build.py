@@ -18,7 +18,7 @@ from bsprof.report.data import Curve, ProfileView, ReportData
 from bsprof.report.words import device_text, workload_text
 
 _SAMPLES = 80  # sizes per curve: smooth at the width of a page
-_LARGEST_EXTRAPOLATION = 4.0  # memory is drawn up to this many times the last measured size
+_LARGEST_EXTRAPOLATION = 10.0  # memory is drawn up to this many times the last measured size
 
 
 def build_report(

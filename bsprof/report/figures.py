@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from bsprof.records import Saturation
 from bsprof.report.data import ProfileView, ReportData
-from bsprof.report.memory_plots import categories_known, draw_categories, draw_memory, peaks_known
+from bsprof.report.memory_plots import (
+    categories_known,
+    draw_categories,
+    draw_memory,
+    largest_is_shown,
+    peaks_known,
+)
 from bsprof.report.panel import Panel
 from bsprof.report.time_plots import (
     draw_micro_step,
@@ -99,12 +105,15 @@ def _micro_step(data: ReportData) -> Drawing:
 def _memory(data: ReportData) -> Drawing:
     several = len(data.views) > 1
     lines = ["Peak of what counts against the limit" + ("." if several else ", by phase.")]
-    if any(view.memory is not None for view in data.views):
+    if any(v.memory is not None and v.memory.sizes[-1] > v.memory.measured_to for v in data.views):
         lines.append("Dashed: extrapolated beyond the measured sizes.")
     if data.recommendation is not None and data.chosen is not None:
         lines.append("Dotted line: the limit less the headroom asked for.")
-    if not several and data.views[0].profile.max_micro_batch_size is not None:
+    largest = None if several else data.views[0].profile.max_micro_batch_size
+    if largest is not None and largest_is_shown(data.views[0]):
         lines.append("Shaded range: 90 % interval of the largest size that fits.")
+    elif largest is not None:
+        lines.append(f"The largest that fits, {size_range_text(largest)}, lies beyond the figure.")
     return Drawing(
         key="memory",
         title="Memory",

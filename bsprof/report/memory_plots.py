@@ -13,6 +13,7 @@ from bsprof.report.words import CATEGORY_NAMES, PHASE_NAMES, quantity_text, size
 from bsprof.units import format_bytes
 
 _FAR_LIMIT = 3.0  # a limit beyond this many times what is shown is named, not drawn
+_SAME_PEAK = 0.995  # a phase this close to the peak of all is not marked on its own
 _LABELLED_BARS = 16
 _FEWEST_BARS = 5  # fewer bars are drawn as if there were this many: slim, in the middle
 
@@ -25,6 +26,13 @@ def peaks_known(profile: Profile) -> bool:
 def categories_known(profile: Profile) -> bool:
     """Whether some point knows whose bytes its peak is made of."""
     return any(p.peak_by_category_bytes for p in profile.points)
+
+
+def largest_is_shown(view: ProfileView) -> bool:
+    """Whether the largest size that fits is known and lies within the memory figure."""
+    largest = view.profile.max_micro_batch_size
+    sizes = _sizes(view)
+    return largest is not None and bool(sizes) and largest.value <= 1.05 * max(sizes)
 
 
 def draw_memory(panel: Panel, data: ReportData) -> None:
@@ -59,13 +67,18 @@ def _draw_phases(panel: Panel, data: ReportData, view: ProfileView, per_unit: fl
         _extrapolated(panel, line, role)
     labelled = set(view.memory_by_phase)
     for point in view.profile.points:
-        if point.memory is None:
+        phases = {} if point.memory is None else point.memory.device_used_by_phase_bytes
+        if not phases:
             _peak_mark(panel, data, view, point, per_unit, "series1")
             continue
-        for phase, used in point.memory.device_used_by_phase_bytes.items():
+        peak = point.peak_phase or max(phases, key=lambda phase: phases[phase])
+        for phase in sorted(phases, key=lambda phase: phase == peak):
+            # On the CPU a process keeps what it had: later phases repeat the peak of the first.
+            if phase is not peak and phases[phase] >= _SAME_PEAK * phases.get(peak, 0):
+                continue
             label = None if phase in labelled else PHASE_NAMES[phase]
             labelled.add(phase)
-            _phase_mark(panel, point, phase, used / per_unit, label)
+            _phase_mark(panel, point, phase, phases[phase] / per_unit, label)
         _peak_mark(panel, data, view, point, per_unit, None)
     if view.memory is not None:
         band = view.memory.scaled(1 / per_unit)
@@ -204,7 +217,7 @@ def _limit_line(panel: Panel, value: float, text: str, role: str, dash: object) 
 
 def _draw_largest(panel: Panel, view: ProfileView) -> None:
     largest = view.profile.max_micro_batch_size
-    if largest is None or largest.value > panel.axes.get_xlim()[1]:
+    if largest is None or not largest_is_shown(view):
         return
     panel.span(largest, "bad")
     panel.flag(largest.value, f"largest that fits {size_range_text(largest)}", "bad")

@@ -91,10 +91,14 @@ def _variables(colours: Colours) -> str:
     return " ".join(f"--{role}: {colour};" for role, colour in colours.items())
 
 
+def prose(text: str) -> str:
+    """Escaped text that does not break between a number and its unit."""
+    return escape(_BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text))
+
+
 def pretty(text: str) -> str:
     """Escaped text of our own numbers, with `+-` as one sign and the spread set smaller."""
-    text = _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
-    value, sign, spread = escape(text).partition(" +-")
+    value, sign, spread = prose(text).partition(" +-")
     if not sign:
         return value
     amount, _, rest = spread.partition("%")
@@ -248,7 +252,7 @@ def _figures(found: Sequence[Drawing]) -> str:
         return '<section id="figures" class="figures"></section>'
     inner = "\n".join(
         f'<figure id="figure-{d.key}" class="card"><h2>{escape(d.title)}</h2>\n{inline_svg(d)}'
-        f"<figcaption>{escape(d.caption)}</figcaption></figure>"
+        f"<figcaption>{prose(d.caption)}</figcaption></figure>"
         for d in found
     )
     return f'<section id="figures" class="figures">\n{inner}\n</section>'
@@ -285,7 +289,7 @@ def _table(table: Table) -> str:
     rows = []
     for row in table.rows:
         cells = "".join(
-            f'<td class="{kind}">{pretty(cell) if kind == "number" else escape(cell)}</td>'
+            f'<td class="{kind}">{pretty(cell) if kind == "number" else prose(cell)}</td>'
             for kind, cell in zip(kinds, row.cells, strict=False)
         )
         if row in spanning:
@@ -324,7 +328,7 @@ def _reasons_across(table: Table) -> tuple[Table, dict[Row, str]]:
 def _list(lines: Sequence[str], name: str) -> str:
     if not lines:
         return ""
-    inner = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    inner = "".join(f"<li>{prose(line)}</li>" for line in lines)
     return f'<ul class="{name}">{inner}</ul>'
 
 

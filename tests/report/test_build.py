@@ -54,7 +54,7 @@ def test_memory_is_drawn_by_phase_as_far_as_the_size_that_failed(profile: Profil
 def test_a_far_extrapolation_is_not_drawn(profile_of: Callable[..., Profile]) -> None:
     (view,) = build_report([("a", profile_of((1, 2, 4, 8), (500,)))]).views
     assert view.memory is not None
-    assert view.memory.sizes[-1] == 32
+    assert view.memory.sizes[-1] == 80
 
 
 @pytest.mark.parametrize(("sizes", "failed"), [((8,), ()), ((), (1, 2)), ((), ())])
