@@ -184,12 +184,6 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             operators=tuple(self._operators),
         )
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Never used on compiled code; the guard against it would import the compiler (seconds)
-        # and wrap every call.
-        return False
-
     def __torch_dispatch__(
         self,
         func: Any,

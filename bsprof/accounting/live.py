@@ -68,6 +68,9 @@ class LiveTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             end; usually `lambda: training_tensors(model, optimizer)`.
     """
 
+    # Without this a mode makes every higher-order operator fail.
+    supports_higher_order_operators = True
+
     def __init__(self, owned: Owned) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._owned = owned
@@ -116,12 +119,6 @@ class LiveTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for block, change in events[:peak_at]:
             held[block.category or Category.TEMPORARIES] += change
         return held
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Never used on compiled code; the guard against it would import the compiler (seconds)
-        # and wrap every call.
-        return False
 
     def __torch_dispatch__(
         self,

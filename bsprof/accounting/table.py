@@ -53,4 +53,4 @@ def lookup(qualified_name: str, *, is_view: bool = False, is_pointwise: bool = F
         return Operator(name=name, operator_class=OperatorClass.VIEW)
     if is_pointwise or name.startswith(_FOREACH_PREFIX):
         return Operator(name=name, operator_class=OperatorClass.ELEMENTWISE)
-    return Operator(name=name, operator_class=OperatorClass.UNCOUNTED)
+    return Operator(name=qualified_name, operator_class=OperatorClass.UNCOUNTED)

@@ -437,6 +437,14 @@ def test_composite_custom_operator_is_counted_by_its_parts() -> None:
     assert totals.model_flops == 2 * 4**3
 
 
+def test_compiled_part_of_a_model_runs_uncompiled_while_counting() -> None:
+    linear = nn.Linear(16, 32)
+    part = torch.compile(linear, backend="eager")
+    totals = count(lambda: part(torch.ones(4, 16)).sum().backward())
+    assert totals.model_flops == 2 * (2 * 4 * 16 * 32)
+    assert totals.uncounted == ()
+
+
 def test_counting_does_not_change_the_result() -> None:
     torch.manual_seed(0)
     model, x = _convnet(), torch.randn(4, 3, 16, 16)

@@ -67,6 +67,7 @@ def test_in_place_operators_share_the_entry_of_their_base() -> None:
 
 def test_unknown_operators_fall_back_on_what_torch_says() -> None:
     assert lookup("my::op").operator_class is OperatorClass.UNCOUNTED
+    assert lookup("my::op_").name == "my::op_"
     assert lookup("my::op", is_view=True).operator_class is OperatorClass.VIEW
     assert lookup("my::op", is_pointwise=True).operator_class is OperatorClass.ELEMENTWISE
     assert lookup("aten::_foreach_new_one_").operator_class is OperatorClass.ELEMENTWISE
