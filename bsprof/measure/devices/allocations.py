@@ -3,10 +3,16 @@
 The profiler's memory events come from the allocator itself, so they include the buffers inside
 kernels that no Python hook sees (up to a third of the peak of a small convnet). Nothing else is
 recorded: no operator has the scope that is asked for.
+
+The allocator knows the size of a block when it is freed only if some recorder saw it allocated:
+a block from before is missing from the frees, so what a watched block frees of earlier memory
+stays counted (or is counted with the size of an earlier block at the same address). Weights,
+optimizer state and batches outlive a watched block anyway.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any
@@ -34,6 +40,9 @@ class AllocationRecorder:
         self.events: list[tuple[int, int]] = []
 
     def __enter__(self) -> AllocationRecorder:
+        # Kineto, which starts with the first recorder, prints a line at every start and stop
+        # below this level.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         configuration = _profile(use_cpu=True, profile_memory=True).config()
         activities = {_autograd.ProfilerActivity.CPU}
         _autograd._prepare_profiler(configuration, activities)

@@ -66,8 +66,6 @@ class CpuDevice:
         self._proc = proc
         self._memory = host.host_memory(limit_bytes, proc=proc, cgroup_root=cgroup_root)
         self._baseline = 0
-        # Kineto prints a line on stderr at every start and stop below this level.
-        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
     def snapshot(self) -> DeviceSnapshot:
         """The processor's name, its threads, and the memory this process may use."""
