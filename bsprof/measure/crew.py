@@ -21,7 +21,7 @@ from bsprof.errors import (
 )
 from bsprof.measure import wire
 from bsprof.measure.classify import classify_exit
-from bsprof.measure.raw import Effort, RawPoint
+from bsprof.measure.raw import Counts, Effort, RawPoint
 from bsprof.measure.supervisor import Death, Worker
 from bsprof.records import (
     DeviceSnapshot,
@@ -92,7 +92,6 @@ class Crew:
         self._on_phase = on_phase
         self._worker: Worker | None = None
         self.built: Built | None = None
-        self.key: WorkloadKey | None = None  # known once operators were counted
         self.workers_started = 0
 
     def __enter__(self) -> Crew:
@@ -149,9 +148,14 @@ class Crew:
         answer = self.request("measure", micro_batch_size=micro_batch_size, effort=to_json(effort))
         if isinstance(answer, Trouble):
             return answer
-        if "key" in answer:
-            self.key = from_json(WorkloadKey, answer["key"])
         return from_json(RawPoint, answer["raw"])
+
+    def count(self, micro_batch_size: int) -> tuple[Counts, WorkloadKey] | Trouble:
+        """Operators, FLOPs and bytes of one eager, untimed micro-step, and the workload's key."""
+        answer = self.request("count", micro_batch_size=micro_batch_size)
+        if isinstance(answer, Trouble):
+            return answer
+        return from_json(Counts, answer["counts"]), from_json(WorkloadKey, answer["key"])
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any] | Trouble:
         assert self._worker is not None

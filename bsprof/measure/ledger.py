@@ -68,8 +68,6 @@ class Ledger:
         self.failed.pop(raw.micro_batch_size, None)
         for note in raw.notes:
             self.note(note.code, note.message, note.hint, note.micro_batch_size)
-        if raw.counts is not None:
-            self.counts.append(raw.counts)
 
     def add_trouble(self, micro_batch_size: int, trouble: Trouble) -> None:
         """A size that did not run."""

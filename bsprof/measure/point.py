@@ -1,9 +1,9 @@
 """Measures one micro-batch size: what ran, memory by phase, counts, times (worker side).
 
 Order: a first update in a process or at a size where it differs (lazy optimizer state,
-autotuning); a steady update under watch, phase by phase, with an accumulation window of two; an
-untimed counting pass when asked; then the timed blocks. Peaks come only from updates in which
-optimizer state exists: checked, not assumed, since a gradient scaler may skip the first steps.
+autotuning); a steady update under watch, phase by phase, with an accumulation window of two; the
+timed blocks. Peaks come only from updates in which optimizer state exists: checked, not assumed,
+since a gradient scaler may skip the first steps. Counting is a pass of its own.
 """
 
 from __future__ import annotations
@@ -96,13 +96,10 @@ class PointMeasurement:
         notes = (*training.notes, *training.check_compiled())
         self._on_phase("step")
         peaks, micro_s = self._steady_update()
-        counts = self.count() if effort.count else None
         clock = StepClock(training, device, self._batch, lambda: self._on_phase("step"))
         if effort.seconds > 0:
             clock.warm_up(micro_s)
             clock.sample(relative_error=effort.relative_error, seconds=effort.seconds)
-        for _ in range(effort.updates):
-            clock.update()
         self._steps_run += clock.micro_steps_run
         timing = clock.timing()
         return RawPoint(
@@ -124,7 +121,6 @@ class PointMeasurement:
             timing=timing,
             resident_by_category_bytes=training.resident_bytes(),
             gradient_bytes=self._gradient_bytes,
-            counts=counts,
             heap=self._heap(peaks),
             compile_s=max(0.0, first_s - micro_s) if compiles else None,
             notes=notes,

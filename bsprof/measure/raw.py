@@ -45,7 +45,6 @@ class RawPoint:
     timing: Timing
     resident_by_category_bytes: Mapping[Category, int]
     gradient_bytes: int
-    counts: Counts | None = None
     heap: HeapTrace | None = None
     compile_s: float | None = None
     notes: tuple[Note, ...] = ()
@@ -58,11 +57,7 @@ class Effort:
     Attributes:
         relative_error: Wanted half width of the time's interval over the median.
         seconds: Limit on timed sampling; 0 times nothing: no time is better than a rough one.
-        count: Whether to run the counting pass.
-        updates: Further whole updates to run at the end, untimed (a confirmation).
     """
 
     relative_error: float = 0.02
     seconds: float = 1.0
-    count: bool = False
-    updates: int = 0

@@ -53,7 +53,7 @@ class View:
 
     Attributes:
         points: All points so far, any order.
-        smallest: First size to try (2 where batch normalisation fails at 1).
+        smallest: First size to try (2 where batch normalisation fails at 1), at most the cap.
         cap: No size above this (data set, user's cap); None is no cap.
         largest: Predicted largest size that fits; None when it cannot be predicted yet.
         find_max: Whether the user wants the largest size bracketed by running.
@@ -139,7 +139,7 @@ def _timed(points: tuple[Point, ...]) -> list[Timed]:
 def _allowed(view: View, size: int) -> bool:
     too_big = smallest_too_big(view.points)
     return (
-        size >= min(view.smallest, view.cap or view.smallest)
+        size >= 1
         and (view.cap is None or size <= view.cap)
         and (too_big is None or size < too_big)
     )
@@ -159,7 +159,7 @@ def _ceiling(view: View) -> int | None:
 def _grow(view: View, timed: list[Timed]) -> int | None:
     if not timed:
         too_big = smallest_too_big(view.points)
-        first = view.smallest if view.cap is None else min(view.smallest, view.cap)
+        first = view.smallest
         if too_big is None or too_big > first:
             return first
         return max(1, too_big // 2) if too_big > 1 else None

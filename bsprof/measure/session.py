@@ -16,7 +16,7 @@ from bsprof.measure.classify import classify_exception
 from bsprof.measure.devices.protocol import Device
 from bsprof.measure.devices.select import open_device
 from bsprof.measure.point import PointMeasurement
-from bsprof.measure.raw import Counts, Effort
+from bsprof.measure.raw import Effort
 from bsprof.measure.timing import StepClock
 from bsprof.records import WorkloadSpec
 from bsprof.records.codec import from_json, to_json
@@ -46,7 +46,7 @@ class Session:
             "build": self._build,
             "probe": self._probe,
             "measure": self._measure,
-            "identify": self._identify,
+            "count": self._count,
             "race": self._race,
         }[request["type"]]
         try:
@@ -101,23 +101,18 @@ class Session:
         if not self._baseline_marked:  # not before optimizer state exists
             device.mark_baseline()
             self._baseline_marked = True
-        answer = {"clean": device.baseline_reached()}
-        if raw.counts is not None:
-            answer["key"] = self._key(raw.counts)
-            raw = replace(raw, counts=replace(raw.counts, operators=()))
-        return {"raw": to_json(raw), **answer}
+        return {"raw": to_json(raw), "clean": device.baseline_reached()}
 
-    def _identify(self, request: dict[str, Any]) -> dict[str, Any]:
-        measurement = self._measurement(request["micro_batch_size"])
-        counts = measurement.count()
-        measurement.close()
-        return {"key": self._key(counts)}
-
-    def _key(self, counts: Counts) -> Any:
+    def _count(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The counting pass, apart from measuring: what it cannot run, timing still can."""
         from bsprof.workloads.key import workload_key
 
         _, training = self._ready()
-        return to_json(workload_key(training.spec, training, counts.operators))
+        measurement = self._measurement(request["micro_batch_size"])
+        counts = measurement.count()
+        measurement.close()
+        key = workload_key(training.spec, training, counts.operators)
+        return {"key": to_json(key), "counts": to_json(replace(counts, operators=()))}
 
     def _race(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sizes in turn, round by round, so that a slow moment touches all of them alike."""

@@ -27,7 +27,6 @@ from bsprof.records import (
     PointStatus,
     Profile,
     SweepPlan,
-    WorkloadKey,
     WorkloadSpec,
 )
 from bsprof.records.codec import from_json
@@ -40,8 +39,6 @@ COUNTED_SIZES = 2
 """Counts are affine in the size: two give all others."""
 SAMPLING_S = 1.0
 """Seconds of timed sampling at one size, beyond which a wide interval is accepted and raced."""
-CONFIRM_UPDATES = 1
-"""Whole updates that a confirmation runs beside the watched one."""
 
 
 def run_sweep(
@@ -156,6 +153,7 @@ class _Sweep:
         self._output = output
         self._store = store
         self._listener = listener
+        self._can_count = True
         self._ledger = Ledger(spec=spec, plan=plan, created_at=_now())
         self._crew = Crew(
             spec,
@@ -207,10 +205,9 @@ class _Sweep:
         """Go on only if it is the same workload: an edited script is not mixed with its past."""
         if resume.key is None:
             return
-        answer = self._crew.request("identify", micro_batch_size=self._smallest())
-        if isinstance(answer, Trouble):
-            raise _build_error(self._ledger.spec, answer)
-        key = from_json(WorkloadKey, answer["key"])
+        self._count(self._smallest())
+        key = self._ledger.key
+        assert key is not None
         changed = key_differences(resume.key, key)
         if changed:
             raise MeasurementError(
@@ -218,7 +215,6 @@ class _Sweep:
                 found="; ".join(changed),
                 next_step="sweep anew without --resume, or undo the change",
             )
-        self._ledger.key = key
 
     def _peaks(self, device_key: str) -> DevicePeaks | None:
         known = load_peaks(self._store, device_key)
@@ -271,7 +267,9 @@ class _Sweep:
         """Where to start: batch normalisation fails on one sample in training."""
         built = self._crew.built
         assert built is not None
-        return 2 if built.facts.batch_norm_modules else 1
+        smallest = 2 if built.facts.batch_norm_modules else 1
+        cap = self._cap()
+        return smallest if cap is None else min(smallest, cap)
 
     def _cap(self) -> int | None:
         built = self._crew.built
@@ -305,14 +303,14 @@ class _Sweep:
         effort = Effort(
             relative_error=self._ledger.plan.relative_error,
             seconds=SAMPLING_S if full else 0.0,
-            count=len(self._ledger.counts) < COUNTED_SIZES,
         )
         outcome = self._crew.measure(size, effort)
         if isinstance(outcome, Trouble):
             self._trouble(size, outcome)
         else:
             self._ledger.add_raw(outcome)
-            self._ledger.key = self._crew.key or self._ledger.key
+            self._count(self._smallest())  # the key's operators are always those of this size
+            self._count(size)
         built = self._ledger.built
         assert built is not None
         points = self._ledger.points()
@@ -321,6 +319,25 @@ class _Sweep:
         )
         point = next(p for p in points if p.micro_batch_size == size)
         self._say("point", point_line(point), point)
+
+    def _count(self, size: int) -> None:
+        """Count this size, if counts are still wanted; what cannot be counted gets a note."""
+        counted = {c.micro_batch_size for c in self._ledger.counts}
+        if len(counted) >= COUNTED_SIZES or size in counted or not self._can_count:
+            return
+        answer = self._crew.count(size)
+        if isinstance(answer, Trouble):
+            self._can_count = False
+            self._ledger.note(
+                "not-counted",
+                f"operators could not be counted: {answer.failure.reason}",
+                "FLOPs, MFU and the regime are unknown in this profile",
+            )
+            return
+        counts, key = answer
+        if not counted:
+            self._ledger.key = key
+        self._ledger.counts.append(counts)
 
     def _trouble(self, size: int, trouble: Trouble) -> None:
         """Record it; let a smaller size decide what is ambiguous; raise what no size can mend."""
@@ -379,7 +396,7 @@ class _Sweep:
                 return
             self._crew.dismiss()
             self._say("confirm", f"micro-batch {best} again, in a fresh process")
-            outcome = self._crew.measure(best, Effort(seconds=0.0, updates=CONFIRM_UPDATES))
+            outcome = self._crew.measure(best, Effort(seconds=0.0))
             if isinstance(outcome, RawPoint):
                 self._ledger.confirmed.add(best)
                 return

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bsprof.fit.samples import median_quantity
+from bsprof.fit.samples import is_precise_enough
 from bsprof.measure.devices.protocol import Device
 from bsprof.records import Timing
 from bsprof.workloads.training import Training
 
+MICRO_STEPS_PER_UPDATE = 2  # an accumulation window of two shows the cost of adding gradients
 MIN_SAMPLES = 3
 MAX_SAMPLES = 200
 WARMUP_AGREEMENT = 0.10  # heuristic: two blocks this close are past compilation and cold caches
@@ -29,7 +30,6 @@ class StepClock:
     """Times micro-steps of one batch in blocks, with the optimizer step after each update.
 
     Attributes:
-        micro_steps_per_update: An accumulation window of two shows the cost of adding gradients.
         on_step: Called before each micro-step (the worker's heartbeat).
     """
 
@@ -37,19 +37,12 @@ class StepClock:
     device: Device
     batch: Any
     on_step: Callable[[], None]
-    micro_steps_per_update: int = 2
     micro_s: list[float] = field(default_factory=list)
     enqueue_s: list[float] = field(default_factory=list)
     optimizer_s: list[float] = field(default_factory=list)
     block_steps: int = 1
     warmup_steps: int = 0
     micro_steps_run: int = 0
-
-    def block(self) -> float:
-        """Seconds per micro-step of one block; recorded by the caller."""
-        enqueue, total = self._timed_block()
-        self.enqueue_s.append(enqueue)
-        return total
 
     def _timed_block(self) -> tuple[float, float]:
         self.device.synchronize()
@@ -65,8 +58,46 @@ class StepClock:
 
     def update(self) -> None:
         """One whole update: its micro-steps and its optimizer step become samples."""
-        for _ in range(self.micro_steps_per_update):
-            self.micro_s.append(self.block())
+        for _ in range(MICRO_STEPS_PER_UPDATE):
+            enqueue, seconds = self._timed_block()
+            self.micro_s.append(seconds)
+            self.enqueue_s.append(enqueue)
+        self._close_window()
+
+    def warm_up(self, previous: float | None = None) -> None:
+        """Blocks that are thrown away until two in a row agree; also sets the block's length.
+
+        The second of the two is the first sample: it is as warm as any that follows.
+
+        Args:
+            previous: Seconds of a micro-step that already ran at this size, if one did.
+        """
+        for _ in range(MAX_WARMUP_BLOCKS):
+            enqueue, seconds = self._timed_block()
+            if seconds * self.block_steps < SHORTEST_BLOCK_S:
+                self.warmup_steps += self.block_steps
+                self.block_steps = min(64, max(2, round(SHORTEST_BLOCK_S / max(seconds, 1e-6))))
+            elif previous is not None and abs(seconds - previous) <= WARMUP_AGREEMENT * previous:
+                self.micro_s.append(seconds)
+                self.enqueue_s.append(enqueue)
+                break
+            else:
+                self.warmup_steps += self.block_steps
+            previous = seconds
+        self._close_window()
+
+    def sample(self, *, relative_error: float, seconds: float) -> None:
+        """Updates until the median's interval is narrow enough or the seconds are spent."""
+        start = time.perf_counter()
+        while len(self.micro_s) < MAX_SAMPLES:
+            self.update()
+            if len(self.micro_s) >= MIN_SAMPLES and time.perf_counter() - start >= seconds:
+                break
+            if is_precise_enough(self.micro_s, relative_error=relative_error):
+                break
+
+    def _close_window(self) -> None:
+        """The optimizer step, timed apart, and no gradients left behind."""
         if self.training.optimizer is None:
             return
         self.device.synchronize()
@@ -76,43 +107,6 @@ class StepClock:
         if stepped:  # a step that the gradient scaler skipped says nothing about its cost
             self.optimizer_s.append(time.perf_counter() - start)
         self.training.zero_grad()
-
-    def warm_up(self, previous: float | None = None) -> None:
-        """Blocks that are thrown away until two in a row agree; also sets the block's length.
-
-        Args:
-            previous: Seconds of a micro-step that already ran at this size, if one did.
-        """
-        for _ in range(MAX_WARMUP_BLOCKS):
-            _, seconds = self._timed_block()
-            self.warmup_steps += self.block_steps
-            if seconds * self.block_steps < SHORTEST_BLOCK_S:
-                self.block_steps = min(64, max(2, round(SHORTEST_BLOCK_S / max(seconds, 1e-6))))
-            if previous is not None and abs(seconds - previous) <= WARMUP_AGREEMENT * previous:
-                break
-            previous = seconds
-        self._close_window()
-
-    def sample(self, *, relative_error: float, seconds: float) -> None:
-        """Updates until the median's interval is narrow enough or the seconds are spent."""
-        start = time.perf_counter()
-        while len(self.micro_s) < MAX_SAMPLES:
-            self.update()
-            if len(self.micro_s) < MIN_SAMPLES:
-                continue
-            if time.perf_counter() - start >= seconds:
-                break
-            if len(self.micro_s) >= 5 and self.reached(relative_error):
-                break
-
-    def reached(self, relative_error: float) -> bool:
-        """Whether half the width of the median's interval is within `relative_error` of it."""
-        return median_quantity(self.micro_s).relative_width / 2 <= relative_error
-
-    def _close_window(self) -> None:
-        if self.training.optimizer is not None:
-            self.training.optimizer_step()
-            self.training.zero_grad()
 
     def timing(self) -> Timing:
         """The raw samples so far."""

@@ -144,10 +144,10 @@ class Point:
 
     Quantities carry a 90 % interval and are None where the point failed or the device has no
     such notion. `samples_per_s` is micro_batch_size / (micro-step + optimizer step), that is
-    with accumulation 1; in inference micro_batch_size / forward. `flops` (model FLOPs) and
-    `bytes_moved` are per micro-step,
-    as is `kernels`, the operators that do work on the device. `alloc_retries` above 0 means "fits only after a cache
-    flush": such a point is never recommended.
+    with accumulation 1; in inference micro_batch_size / forward. `flops` (model FLOPs),
+    `bytes_moved` and `kernels` (operators that do work on the device) are per micro-step.
+    `alloc_retries` above 0 means "fits only after a cache flush": such a point is never
+    recommended.
 
     Attributes:
         observed_micro_batch_size: Samples really run, read back from the batch.

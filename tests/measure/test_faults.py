@@ -1,4 +1,4 @@
-"""Every fault of a user's code, in a real worker process: the sweep survives and says what it was."""
+"""Every fault of a user's code, in a real worker process: the sweep survives and names it."""
 
 import time
 from pathlib import Path

@@ -121,7 +121,7 @@ def test_find_max_brackets_the_largest_size_by_running():
 
 
 def test_a_curve_that_rises_to_the_limit_is_bracketed_there():
-    points, largest = run(SHAPES["barely saturating"], memory(0.3, 30), 3 * GIB)
+    _, largest = run(SHAPES["barely saturating"], memory(0.3, 30), 3 * GIB)
     true = int((3 - 0.3) * 1024 / 30)
     assert largest.low <= true <= largest.high
     assert largest.high - largest.low <= 0.05 * true + 1
@@ -140,7 +140,7 @@ def test_too_big_at_the_start_goes_down():
 
 
 def test_a_data_set_smaller_than_the_first_size_caps_it():
-    points, _ = run(SHAPES["flat"], memory(0.1, 1), GIB, smallest=2, cap=1)
+    points, _ = run(SHAPES["flat"], memory(0.1, 1), GIB, smallest=1, cap=1)
     assert sizes(points) == [1]
 
 
@@ -182,7 +182,7 @@ def test_it_ends_and_never_repeats_nor_passes_a_known_limit(
         int(limit * GIB),
         cap=cap,
         find_max=find_max,
-        smallest=smallest,
+        smallest=smallest if cap is None else min(smallest, cap),
     )
     tried = sizes(points)
     assert len(tried) == len(set(tried))
