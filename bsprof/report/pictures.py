@@ -16,7 +16,8 @@ from bsprof.units import format_count
 
 _WIDTH_IN, _HEIGHT_IN = 5.6, 3.7  # small enough that text stays readable on a phone
 _PNG_WIDTH_IN, _PNG_ROW_IN, _PNG_HEAD_IN, _PNG_DPI = 13.0, 4.3, 1.5, 130
-_HEADING_FACTS = ("effective batch", "update", "samples/s", "peak memory", "regime", "knee")
+_HEADING_CHARACTERS = 1550  # letters that fit across the picture, times their size in points
+_HEADING_FACTS = ("effective batch", "update", "samples/s", "peak memory", "regime")
 
 
 def inline_svg(drawing: Drawing) -> str:
@@ -90,7 +91,7 @@ def _heading(figure: object, data: ReportData, height: float) -> None:
         view = data.chosen_view
         facts = recommendation_facts(data.recommendation, view.profile if view else None)
         shown = [f"{name} {text}" for name, text in facts if name in _HEADING_FACTS]
-        lines.append(("   |   ".join(shown), 10.0, "normal", "soft"))
+        lines.append(("  |  ".join(shown), 10.0, "normal", "soft"))
     else:
         lines.append((_fastest_text(data), 13.0, "bold", "accent"))
     if len(data.views) == 1:
@@ -102,7 +103,7 @@ def _heading(figure: object, data: ReportData, height: float) -> None:
         figure.text(  # type: ignore[attr-defined]
             0.015,
             1 - offset / height,
-            drawable_text(text, 150),
+            drawable_text(text, int(_HEADING_CHARACTERS / size)),
             fontsize=size,
             fontweight=weight,
             color=LIGHT[role],
