@@ -10,12 +10,12 @@ import torch
 
 from bsprof.errors import WorkloadError
 from bsprof.measure.classify import (
-    RULES,
     classify_exception,
     classify_exit,
     match_message,
     requested_bytes,
 )
+from bsprof.measure.messages import RULES
 from bsprof.records import PointStatus
 
 OOM, LIMIT, FAILED = PointStatus.OOM, PointStatus.NOT_MEMORY_LIMIT, PointStatus.FAILED
