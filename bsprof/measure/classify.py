@@ -1,7 +1,8 @@
 """What an exception, or a worker's death, says about a micro-batch size.
 
 One job: exception -> `Verdict`, exit status -> `Verdict`. Types come first, then the table of
-messages (`bsprof.measure.messages`). Works on type names and texts only, so it needs neither torch nor a device.
+messages (`bsprof.measure.messages`). Works on type names and texts only, so it needs neither
+torch nor a device.
 """
 
 from __future__ import annotations
