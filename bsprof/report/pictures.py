@@ -16,7 +16,7 @@ from bsprof.units import format_count
 
 _WIDTH_IN, _HEIGHT_IN = 5.6, 3.7  # small enough that text stays readable on a phone
 _PNG_WIDTH_IN, _PNG_ROW_IN, _PNG_HEAD_IN, _PNG_DPI = 13.0, 4.3, 1.5, 130
-_HEADING_CHARACTERS = 1550  # letters that fit across the picture, times their size in points
+_HEADING_CHARACTERS = 1780  # letters that fit across the picture, times their size in points
 _HEADING_FACTS = ("effective batch", "update", "samples/s", "peak memory", "regime")
 
 
