@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from bsprof.cli import config, doctor, models, profiles, recommend, report, sweep
+from bsprof.cli import config
 from bsprof.cli.exits import Exit, exit_status
 from bsprof.cli.terminal import Terminal
 from bsprof.errors import BsprofError, UsageError
@@ -18,18 +19,26 @@ from bsprof.errors import BsprofError, UsageError
 # copy of click (or, in old versions, imports it), so the class is reached through a public one.
 _CommandLineProblem: type[Any] = typer.BadParameter.__mro__[2]
 
-app = typer.Typer(
-    name="bsprof",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # drawn boxes cut long option names short, and load slowly
-    help="Which micro-batch, and how many accumulation steps, on this device, and why.",
-    epilog="Start with: bsprof sweep --model gpt-tiny",
-)
-for module in (sweep, recommend, report, profiles, models, doctor):
-    name = module.__name__.rpartition(".")[2]
-    app.command(name, epilog=f"Example: {module.EXAMPLE}")(module.command)
+COMMANDS = ("sweep", "recommend", "report", "profiles", "models", "doctor")
+"""One module each, with a function `command` and an `EXAMPLE`."""
+
+
+def build_app(commands: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The program with these commands; one that is not run costs a reader its signature."""
+    app = typer.Typer(
+        name="bsprof",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # drawn boxes cut long option names short, and load slowly
+        help="Which micro-batch, and how many accumulation steps, on this device, and why.",
+        epilog="Start with: bsprof sweep --model gpt-tiny",
+    )
+    app.callback()(_start)
+    for name in commands:
+        module = import_module(f"bsprof.cli.{name}")
+        app.command(name, epilog=f"Example: {module.EXAMPLE}")(module.command)
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -40,7 +49,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _start(
     ctx: typer.Context,
     version: Annotated[  # noqa: ARG001 - typer hands it to the callback above
@@ -79,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     terminal.arguments = tuple(words)
     try:
-        status = typer.main.get_command(app).main(
+        status = typer.main.get_command(build_app(_needed(words))).main(
             args=words, prog_name="bsprof", standalone_mode=False, obj=terminal
         )
         return status if isinstance(status, int) else Exit.OK
@@ -102,6 +110,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         )
         return Exit.INTERNAL
+
+
+def _needed(words: Sequence[str]) -> Sequence[str]:
+    """The command that is asked for; all of them where help or a configuration may name others."""
+    if words and words[0] in COMMANDS and config.find(Path()) is None:
+        return words[:1]
+    return COMMANDS
 
 
 def _traceback(terminal: Terminal) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 from bsprof.errors import UsageError
 
+_OWN, _SHARED = "bsprof.toml", "pyproject.toml"
+
 
 def defaults(
     folder: Path, options: Mapping[str, Mapping[str, str]]
@@ -48,17 +50,25 @@ def defaults(
     return path, result
 
 
+def find(folder: Path) -> Path | None:
+    """The configuration file of that folder, if it has one."""
+    if (folder / _OWN).is_file():
+        return folder / _OWN
+    shared = folder / _SHARED
+    try:
+        return shared if b"tool.bsprof" in shared.read_bytes() else None
+    except OSError:  # most folders have none
+        return None
+
+
 def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
-    for name, table in (("bsprof.toml", ()), ("pyproject.toml", ("tool", "bsprof"))):
-        path = folder / name
-        if not path.is_file():
-            continue
-        settings = _load(path)
-        for step in table:
-            settings = settings.get(step, {})
-        if settings:
-            return path, settings
-    return None, {}
+    path = find(folder)
+    if path is None:
+        return None, {}
+    settings = _load(path)
+    if path.name == _SHARED:
+        settings = settings.get("tool", {}).get("bsprof", {})
+    return path, settings
 
 
 def _load(path: Path) -> dict[str, Any]:

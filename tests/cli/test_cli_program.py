@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import bsprof
-from bsprof.cli import app
+from bsprof.cli import build_app
 from bsprof.cli.progress import progress
 from bsprof.cli.terminal import Terminal
 from bsprof.measure.events import SweepEvent
@@ -68,7 +68,7 @@ def documented_commands() -> list[str]:
     found = re.findall(r"(?:^|\s|/)(bsprof (?:\w+)(?: [^&\n]*)?)", blocks.replace("\\\n", " "))
     examples = [
         group.epilog.removeprefix("Example: ")
-        for group in typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
+        for group in typer.main.get_command(build_app()).commands.values()  # type: ignore[attr-defined]
     ]
     return [command.strip() for command in (*found, *examples)]
 
@@ -83,7 +83,7 @@ def test_the_readme_documents_each_command():
 def test_documented_commands_parse(line):
     program, name, *words = shlex.split(line)
     assert program == "bsprof"
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(build_app()).commands[name]  # type: ignore[attr-defined]
     assert command.make_context(name, words).params
 
 
