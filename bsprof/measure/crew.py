@@ -68,6 +68,9 @@ class Built:
 class Crew:
     """The current worker of a sweep, if there is one. Use as a context manager.
 
+    A spare starts beside the first worker, so that both import torch at the same time and nothing
+    is being timed meanwhile. It then waits, without a device, to be the first replacement.
+
     Args:
         spec: What every worker builds.
         device: Where, as `open_device` understands it.
@@ -91,14 +94,17 @@ class Crew:
         self._limits = limits
         self._on_phase = on_phase
         self._worker: Worker | None = None
+        self._spare: Worker | None = None
         self.built: Built | None = None
-        self.workers_started = 0
+        self.workers_used = 0
 
     def __enter__(self) -> Crew:
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self.dismiss()
+        if self._spare is not None:
+            self._spare.end()
 
     def dismiss(self) -> None:
         """End the current worker; the next request gets a fresh one."""
@@ -110,14 +116,17 @@ class Crew:
         """Have a worker with the workload built; a built one is kept."""
         if self._worker is not None:
             return None
-        self._worker = Worker(limits=self._limits, on_phase=self._on_phase)
-        self.workers_started += 1
+        self._worker, self._spare = self._spare or self._start(), None
+        if self.workers_used == 0:
+            self._spare = self._start()
+        self.workers_used += 1
         answer = self._ask(
             {
                 "type": "build",
                 "workload": to_json(self._spec),
                 "device": self._device,
                 "memory_limit_bytes": self._memory_limit_bytes,
+                "usable_bytes": self.built.device.usable_bytes if self.built else None,
             }
         )
         if isinstance(answer, Trouble):
@@ -156,6 +165,9 @@ class Crew:
         if isinstance(answer, Trouble):
             return answer
         return from_json(Counts, answer["counts"]), from_json(WorkloadKey, answer["key"])
+
+    def _start(self) -> Worker:
+        return Worker(limits=self._limits, on_phase=self._on_phase)
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any] | Trouble:
         assert self._worker is not None

@@ -28,7 +28,7 @@ GRID = 32
 FLOOR_SHARE = 0.01
 """Half width of a replayed peak's interval at the least: what another run of the same size
 differs by (measured: three runs of one size of a small GPT, a convnet and an MLP)."""
-EXTRAPOLATION_SHARE = 0.002
+EXTRAPOLATION_SHARE = 0.004
 """Further half width per doubling beyond the largest measured size (same measurements)."""
 
 

@@ -139,9 +139,7 @@ def _timed(points: tuple[Point, ...]) -> list[Timed]:
 def _allowed(view: View, size: int) -> bool:
     too_big = smallest_too_big(view.points)
     return (
-        size >= 1
-        and (view.cap is None or size <= view.cap)
-        and (too_big is None or size < too_big)
+        size >= 1 and (view.cap is None or size <= view.cap) and (too_big is None or size < too_big)
     )
 
 

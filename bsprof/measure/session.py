@@ -70,6 +70,10 @@ class Session:
         self._beat("build")
         spec = from_json(WorkloadSpec, request["workload"])
         self._device = open_device(request["device"], request["memory_limit_bytes"])
+        if request["usable_bytes"] is not None:
+            # Drivers free the memory of a killed process late: what a worker had, the next waits
+            # for, within reason.
+            self._device.wait_for_release(request["usable_bytes"])
         snapshot = self._device.snapshot()
         self._device.apply_limit()
         workload = resolve(spec)

@@ -166,15 +166,14 @@ class _Sweep:
     def run(self, resume: Profile | None) -> Profile:
         """The whole sweep; see `run_sweep`."""
         with self._crew:
+            self._begin(resume)  # nothing is saved before: a refused --resume changes no file
             try:
-                self._begin(resume)
                 self._follow_schedule()
                 self._race()
                 self._confirm()
                 self._ledger.complete = True
             finally:
                 profile = self._save()
-        assert profile is not None
         self._say("end", f"{len(profile.points)} sizes in {format_seconds(profile.duration_s)}")
         return profile
 
@@ -408,10 +407,8 @@ class _Sweep:
             )
             self._ledger.add_trouble(best, outcome)
 
-    def _save(self) -> Profile | None:
-        """The profile on disk as of now; None while nothing was built."""
-        if self._ledger.built is None:
-            return None
+    def _save(self) -> Profile:
+        """The profile, on disk as of now."""
         profile = self._ledger.profile(self._elapsed())
         if self._output is None:
             self._output = profile_path(profile, self._store)

@@ -51,6 +51,17 @@ class Quantity:
         return width / abs(self.value)
 
 
+FASTEST = 100
+"""A rate's high end is at most this many times its value: seconds whose interval reaches down to
+zero bound it nowhere, and a profile holds no infinity."""
+
+
 def per_second(amount: float, seconds: Quantity) -> Quantity:
-    """`amount` done in `seconds` as a rate: amount / value, with the ends swapped."""
-    return Quantity.ordered(amount / seconds.value, amount / seconds.high, amount / seconds.low)
+    """`amount` done in `seconds` as a rate: amount / value, with the ends swapped.
+
+    Args:
+        amount: What was done, zero or more.
+        seconds: Above zero; its low end may be zero.
+    """
+    low_s = max(seconds.low, seconds.value / FASTEST)
+    return Quantity.ordered(amount / seconds.value, amount / seconds.high, amount / low_s)

@@ -80,7 +80,8 @@ def workload_sources(model: str) -> tuple[Path, tuple[Path, ...]]:
 def _imported_files() -> Iterable[Path]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if file and file.endswith(".py"):
+        # Some modules name a file that is not there (torch.classes: a bare "_classes.py").
+        if file and file.endswith(".py") and Path(file).is_file():
             yield Path(file).resolve()
 
 

@@ -86,9 +86,7 @@ def test_utilization_is_against_the_ceiling_of_the_precision():
     point = derive_point(raw(8), SPEC, both, PEAKS)
     assert point.mfu.value == pytest.approx(8e9 / 0.1 / 1e12, rel=1e-6)
     assert point.hfu.value == pytest.approx(2 * point.mfu.value, rel=1e-6)
-    amp = derive_point(
-        raw(8), WorkloadSpec(model="mlp", precision=Precision.AMP_BF16), both, PEAKS
-    )
+    amp = derive_point(raw(8), WorkloadSpec(model="mlp", precision=Precision.AMP_BF16), both, PEAKS)
     assert amp.mfu.value == pytest.approx(point.mfu.value / 4)
 
 

@@ -185,7 +185,7 @@ def test_crew_keeps_a_clean_worker_and_replaces_one_after_trouble():
         quick = Effort(seconds=0.0)
         crew.measure(1, quick)
         crew.measure(2, quick)
-        assert crew.workers_started == 1
+        assert crew.workers_used == 1
         assert crew.measure(3, quick).status is PointStatus.FAILED
         crew.measure(2, quick)
-        assert crew.workers_started == 2
+        assert crew.workers_used == 2

@@ -79,9 +79,7 @@ def test_the_largest_size_is_inverted_with_a_narrow_interval():
 
 
 def test_memory_that_does_not_grow_has_no_largest_size():
-    pair = tuple(
-        make_trace(b, WEIGHTS, [(1, 10 * MIB), (1, -10 * MIB)]) for b in (1, 2)
-    )
+    pair = tuple(make_trace(b, WEIGHTS, [(1, 10 * MIB), (1, -10 * MIB)]) for b in (1, 2))
     model = fit_heap(list(pair), {1: 400 * MIB, 2: 400 * MIB})
     assert largest_by_heap(model, 2**31, 2) is None
 
