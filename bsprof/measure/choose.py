@@ -15,7 +15,7 @@ MAX_CONTENDERS = 3
 RACE_SHARE = 0.25
 """A race may take this share of the seconds spent so far (heuristic: it decides among near-equals,
 so it is worth little)."""
-MAX_ROUNDS = 12
+MIN_ROUNDS, MAX_ROUNDS = 3, 12
 POINT_STEPS = 8
 """Micro-steps that one point takes, roughly: watched, warm-up and timed ones."""
 
@@ -89,8 +89,10 @@ def contenders(points: Sequence[Point], spent_s: float) -> tuple[tuple[int, ...]
     if len(near) < 2:
         return (), 0
     seconds = [p.micro_step_s.value for p in near if p.micro_step_s is not None]
-    # Two micro-steps a round, and about two of warm-up for each size beforehand.
-    rounds = int((RACE_SHARE * spent_s / sum(seconds) - 2) / 2)
+    # Two micro-steps a round, and one of each size beforehand.
+    rounds = int((RACE_SHARE * spent_s / sum(seconds) - 1) / 2)
+    if rounds < MIN_ROUNDS:
+        return (), 0
     return tuple(sorted(p.micro_batch_size for p in near)), min(rounds, MAX_ROUNDS)
 
 

@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bsprof.fit.samples import median_quantity
+from bsprof.measure.pace import paced_samples
 from bsprof.measure.raw import Counts, RawPoint
 from bsprof.records import (
     Category,
     DevicePeaks,
+    MemoryPeaks,
     Phase,
     Point,
     PointStatus,
     Precision,
     Quantity,
     Regime,
+    Timing,
     WorkloadSpec,
     per_second,
 )
@@ -60,6 +63,8 @@ def derive_point(
     peaks: DevicePeaks | None,
     *,
     confirmed: bool = False,
+    used: Quantity | None = None,
+    usual_pace_s: float | None = None,
 ) -> Point:
     """The point of a size that ran.
 
@@ -69,13 +74,18 @@ def derive_point(
         counts: Everything counted so far on this workload, any sizes.
         peaks: Ceilings of the device; without them MFU is None and the regime `unknown`.
         confirmed: Whether the size also ran in a fresh process.
+        used: What counts against the limit, where it is not what was measured: a process that
+            ran a larger size before still holds that one's heap.
+        usual_pace_s: The pace of the whole sweep, to which this size's samples are brought.
     """
     size = raw.micro_batch_size
-    micro = _median(raw.timing.micro_step_samples_s)
-    optimizer = _median(raw.timing.optimizer_step_samples_s)
+    timing = paced_timing(raw.timing, usual_pace_s)
+    micro = _median(timing.micro_step_samples_s)
+    optimizer = _median(timing.optimizer_step_samples_s)
     total = micro if optimizer is None or micro is None else _sum(micro, optimizer)
-    phase, used = max(
-        raw.memory.device_used_by_phase_bytes.items(), key=lambda item: (item[1], item[0])
+    memory = raw.memory if used is None else _at_most(raw.memory, used)
+    phase, measured = max(
+        memory.device_used_by_phase_bytes.items(), key=lambda item: (item[1], item[0])
     )
     flops = _count(counts, "model_flops", size)
     hardware = _count(counts, "hardware_flops", size)
@@ -89,7 +99,7 @@ def derive_point(
         optimizer_step_s=optimizer,
         peak_allocated_bytes=Quantity.exact(max(raw.memory.allocated_by_phase_bytes.values())),
         peak_reserved_bytes=_exact(raw.reserved_bytes),
-        device_used_bytes=Quantity.exact(used),
+        device_used_bytes=used or Quantity.exact(measured),
         first_step_peak_reserved_bytes=_exact(raw.first_step_reserved_bytes),
         alloc_retries=raw.alloc_retries,
         flops=_exact(flops),
@@ -106,20 +116,59 @@ def derive_point(
         confirmed=confirmed,
         observed_micro_batch_size=raw.observed_micro_batch_size,
         micro_steps_run=raw.micro_steps_run,
-        timing=raw.timing,
-        memory=raw.memory,
+        timing=timing,
+        memory=memory,
     )
 
 
-def with_race_samples(raw: RawPoint, samples: Sequence[float]) -> RawPoint:
-    """The raw point with further micro-step samples, which also stand apart as paired ones."""
+def _at_most(memory: MemoryPeaks, used: Quantity) -> MemoryPeaks:
+    """Peaks by phase, none above what the size needs: the phase of the allocated peak keeps it."""
+    top = max(memory.allocated_by_phase_bytes.values())
+    return replace(
+        memory,
+        device_used_by_phase_bytes={
+            phase: min(measured, int(used.value) - (top - memory.allocated_by_phase_bytes[phase]))
+            for phase, measured in memory.device_used_by_phase_bytes.items()
+        },
+    )
+
+
+def with_race(raw: RawPoint, race: Timing) -> RawPoint:
+    """The raw point with the samples of a race beside its own, which also stand apart as paired."""
+    own = raw.timing
     return replace(
         raw,
         timing=replace(
-            raw.timing,
-            micro_step_samples_s=(*raw.timing.micro_step_samples_s, *samples),
-            race_samples_s=(*raw.timing.race_samples_s, *samples),
+            own,
+            micro_step_samples_s=(*own.micro_step_samples_s, *race.micro_step_samples_s),
+            optimizer_step_samples_s=(
+                *own.optimizer_step_samples_s,
+                *race.optimizer_step_samples_s,
+            ),
+            enqueue_samples_s=(*own.enqueue_samples_s, *race.enqueue_samples_s),
+            race_samples_s=race.micro_step_samples_s,
+            pace_samples_s=(*own.pace_samples_s, *race.pace_samples_s),
         ),
+    )
+
+
+def paced_timing(timing: Timing, usual_pace_s: float | None) -> Timing:
+    """The timing with the machine's drift taken out of its micro-steps.
+
+    Args:
+        timing: As a worker sent it, or as it stands in a profile.
+        usual_pace_s: The pace to bring all samples to; None leaves them as clocked.
+    """
+    clocked = timing.clocked_samples_s or timing.micro_step_samples_s
+    if usual_pace_s is None or not timing.pace_samples_s:
+        return timing
+    samples = tuple(paced_samples(clocked, timing.pace_samples_s, usual_pace_s))
+    raced = len(timing.race_samples_s)
+    return replace(
+        timing,
+        micro_step_samples_s=samples,
+        clocked_samples_s=clocked,
+        race_samples_s=samples[len(samples) - raced :],
     )
 
 

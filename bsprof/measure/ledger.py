@@ -6,12 +6,14 @@ never mixes old and new knowledge.
 
 from __future__ import annotations
 
+import statistics
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from bsprof.errors import FitError
 from bsprof.measure.crew import Built, Trouble
-from bsprof.measure.derive import derive_point, with_race_samples
-from bsprof.measure.heap import fit_heap, largest_by_heap
+from bsprof.measure.derive import derive_point, with_race
+from bsprof.measure.heap import HeapModel, fit_heap, largest_by_heap
 from bsprof.measure.raw import Counts, RawPoint
 from bsprof.records import (
     DevicePeaks,
@@ -22,6 +24,7 @@ from bsprof.records import (
     Profile,
     Quantity,
     SweepPlan,
+    Timing,
     WorkloadFacts,
     WorkloadKey,
     WorkloadSpec,
@@ -61,6 +64,8 @@ class Ledger:
     largest: Quantity | None = None
     complete: bool = False
     earlier_s: float = 0.0
+    _heap_sizes: tuple[int, ...] = ()
+    _heap: HeapModel | None = None
 
     def add_raw(self, raw: RawPoint) -> None:
         """A size that ran; what an earlier try at it said is forgotten."""
@@ -81,11 +86,11 @@ class Ledger:
         """A size that was asked for and not run."""
         self.failed[micro_batch_size] = point
 
-    def add_race(self, samples: dict[int, list[float]]) -> None:
+    def add_race(self, timings: dict[int, Timing]) -> None:
         """Paired samples of several sizes, in rounds."""
-        for size, seconds in samples.items():
+        for size, timing in timings.items():
             if size in self.raw:
-                self.raw[size] = with_race_samples(self.raw[size], seconds)
+                self.raw[size] = with_race(self.raw[size], timing)
 
     def note(self, code: str, message: str, hint: str = "", size: int | None = None) -> None:
         """A remark, once per code and size."""
@@ -95,9 +100,17 @@ class Ledger:
 
     def points(self) -> tuple[Point, ...]:
         """All points, smallest micro-batch first."""
+        used = self._modelled_bytes()
+        pace = self._usual_pace()
         derived = {
             size: derive_point(
-                raw, self.spec, self.counts, self.peaks, confirmed=size in self.confirmed
+                raw,
+                self.spec,
+                self.counts,
+                self.peaks,
+                confirmed=size in self.confirmed,
+                used=used.get(size),
+                usual_pace_s=pace,
             )
             for size, raw in self.raw.items()
         }
@@ -116,17 +129,47 @@ class Ledger:
         """Whether any size ran."""
         return bool(self.raw or self.stored)
 
+    def _usual_pace(self) -> float | None:
+        """Median seconds of the pacer over the whole sweep; None where nothing was paced."""
+        timings = [r.timing for r in self.raw.values()]
+        timings += [p.timing for p in self.stored.values() if p.timing is not None]
+        paces = [s for t in timings for s in t.pace_samples_s]
+        return statistics.median(paces) if paces else None
+
+    def _modelled_bytes(self) -> dict[int, Quantity]:
+        """Memory of sizes whose own data segment is a larger size's, by the heap model."""
+        sizes = [b for b, r in self.raw.items() if r.inherits_heap]
+        model = self.heap_model() if sizes else None
+        if model is None:
+            return {}
+        with suppress(FitError):
+            return {
+                b: Quantity.ordered(
+                    used, used * (1 - model.half_width(b)), used * (1 + model.half_width(b))
+                )
+                for b, used in model.used_bytes(sizes).items()
+            }
+        return {}
+
+    def heap_model(self) -> HeapModel | None:
+        """What the C heap needs at any size; None where that is not known."""
+        own = {b: r for b, r in self.raw.items() if r.heap is not None and not r.inherits_heap}
+        sizes = tuple(sorted(own))
+        if sizes != self._heap_sizes:
+            self._heap_sizes, self._heap = sizes, None
+            used = {b: max(r.memory.device_used_by_phase_bytes.values()) for b, r in own.items()}
+            with suppress(FitError):
+                self._heap = fit_heap([r.heap for r in own.values() if r.heap is not None], used)
+        return self._heap
+
     def largest_by_heap(self) -> Quantity | None:
         """The largest size by replaying recorded heaps; None where that cannot be done."""
-        traces = {b: r.heap for b, r in self.raw.items() if r.heap is not None}
-        used = {b: max(self.raw[b].memory.device_used_by_phase_bytes.values()) for b in traces}
-        if self.built is None or len(traces) < 2:
+        model = self.heap_model()
+        if model is None or self.built is None:
             return None
-        try:
-            model = fit_heap(list(traces.values()), used)
-            return largest_by_heap(model, self.built.device.usable_bytes, max(traces))
-        except FitError:
-            return None
+        with suppress(FitError):
+            return largest_by_heap(model, self.built.device.usable_bytes, model.largest_measured)
+        return None
 
     def facts(self) -> WorkloadFacts:
         """Facts of the workload with the operators that nothing is known about."""

@@ -21,6 +21,7 @@ from bsprof.accounting.traffic import tensor_bytes, tensors_in
 from bsprof.errors import WorkloadError
 from bsprof.measure.devices.protocol import Device, Watch
 from bsprof.measure.heap import HeapTrace, trace_of
+from bsprof.measure.pacer import Pacer
 from bsprof.measure.raw import Counts, Effort, RawPoint
 from bsprof.measure.timing import StepClock
 from bsprof.records import Category, MemoryPeaks, Phase
@@ -55,7 +56,8 @@ class PointMeasurement:
         device: Where it lives.
         micro_batch_size: Samples in one micro-step.
         on_phase: Called as each phase and micro-step begins (the worker's heartbeat).
-        first_in_process: Whether no update ran in this process before.
+        pacer: Times the machine beside each block; None where its speed does not drift.
+        largest_in_process: The largest size that ran in this process before; 0 for none.
     """
 
     def __init__(
@@ -65,13 +67,15 @@ class PointMeasurement:
         micro_batch_size: int,
         *,
         on_phase: Callable[[str], None],
-        first_in_process: bool,
+        pacer: Pacer | None,
+        largest_in_process: int,
     ) -> None:
         self._training = training
         self._device = device
         self._size = micro_batch_size
         self._on_phase = on_phase
-        self._first_in_process = first_in_process
+        self._pacer = pacer
+        self._largest_before = largest_in_process
         self._batch: Any = None
         self._steps_run = 0
         self._gradient_bytes = 0
@@ -91,12 +95,14 @@ class PointMeasurement:
         self._batch = training.make_batch(self._size)
         observed = training.observed_size(self._batch)
         first, first_s = None, 0.0
-        if self._first_in_process or device.kind != "cpu":  # kernels are not tuned by size there
+        if not self._largest_before or device.kind != "cpu":  # kernels are not tuned by size there
             first, first_s = self._first_update()
         notes = (*training.notes, *training.check_compiled())
         self._on_phase("step")
         peaks, micro_s = self._steady_update()
-        clock = StepClock(training, device, self._batch, lambda: self._on_phase("step"))
+        clock = StepClock(
+            training, device, self._batch, lambda: self._on_phase("step"), self._pacer
+        )
         if effort.seconds > 0:
             clock.warm_up(micro_s)
             clock.sample(relative_error=effort.relative_error, seconds=effort.seconds)
@@ -122,6 +128,7 @@ class PointMeasurement:
             resident_by_category_bytes=training.resident_bytes(),
             gradient_bytes=self._gradient_bytes,
             heap=self._heap(peaks),
+            inherits_heap=device.kind == "cpu" and self._size < self._largest_before,
             compile_s=max(0.0, first_s - micro_s) if compiles else None,
             notes=notes,
         )

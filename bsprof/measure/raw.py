@@ -31,6 +31,8 @@ class RawPoint:
         resident_by_category_bytes: Weights and optimizer state between two updates.
         gradient_bytes: All gradients, when they exist.
         heap: The steady update's allocations on the C heap; None off the CPU.
+        inherits_heap: Whether a larger size ran in the same process before: the C heap never
+            shrinks below a live block, so this size's data segment is the larger one's.
         compile_s: Seconds of the first micro-step beyond a later one; None without compiling.
         notes: What could not be done as asked.
     """
@@ -46,6 +48,7 @@ class RawPoint:
     resident_by_category_bytes: Mapping[Category, int]
     gradient_bytes: int
     heap: HeapTrace | None = None
+    inherits_heap: bool = False
     compile_s: float | None = None
     notes: tuple[Note, ...] = ()
 

@@ -116,19 +116,28 @@ def largest_ok(points: tuple[Point, ...]) -> int | None:
 def possible_gain(timed: list[tuple[int, float]]) -> float:
     """Share by which throughput could still rise beyond the last size.
 
-    The cost per sample at the last size over the slope of its last segment, less 1: with
-    t = t0 + c*b that is t0 / (c*b), what is left to amortise. Infinite with fewer than two sizes.
+    The last sizes (up to three, so that one slow moment does not decide) give a line
+    t = t0 + c*b by least squares of relative errors; what is left to amortise at the last size is
+    t0 / (c*b). Infinite with fewer than two sizes, or where time does not grow.
 
     Args:
         timed: (micro-batch size, seconds of a micro-step), rising sizes.
     """
-    if len(timed) < 2:
+    last = timed[-3:]
+    if len(last) < 2:
         return math.inf
-    (b0, t0), (b1, t1) = timed[-2:]
-    slope = (t1 - t0) / (b1 - b0)
+    weights = [1 / t**2 for _, t in last]
+    total = sum(weights)
+    mean_b = sum(w * b for w, (b, _) in zip(weights, last, strict=True)) / total
+    mean_t = sum(w * t for w, (_, t) in zip(weights, last, strict=True)) / total
+    spread = sum(w * (b - mean_b) ** 2 for w, (b, _) in zip(weights, last, strict=True))
+    slope = (
+        sum(w * (b - mean_b) * (t - mean_t) for w, (b, t) in zip(weights, last, strict=True))
+        / spread
+    )
     if slope <= 0:
         return math.inf
-    return max(0.0, (t1 / b1) / slope - 1)
+    return max(0.0, (mean_t - slope * mean_b) / (slope * last[-1][0]))
 
 
 def _timed(points: tuple[Point, ...]) -> list[Timed]:
@@ -188,11 +197,10 @@ def _still_rising(timed: list[Timed]) -> bool:
     return possible_gain([(b, t.value) for b, t in timed]) > WORTH_MEASURING
 
 
-def _refine(measured: list[Timed]) -> int | None:
-    if len(measured) < 2:
+def _refine(timed: list[Timed]) -> int | None:
+    if len(timed) < 2:
         return None
-    timed = [(b, t.value) for b, t in measured]
-    costs = [t / b for b, t in timed]
+    costs = [t.value / b for b, t in timed]
     best = min(range(len(timed)), key=costs.__getitem__)
     size = timed[best][0]
     inside = 0 < best < len(timed) - 1  # at the end of a rising curve nothing hides before it
@@ -203,11 +211,11 @@ def _refine(measured: list[Timed]) -> int | None:
     return _most_promising_gap(timed, costs[best])
 
 
-def _most_promising_gap(timed: list[tuple[int, float]], best_cost: float) -> int | None:
+def _most_promising_gap(timed: list[Timed], best_cost: float) -> int | None:
     """A size in the gap whose optimistic cost undercuts the best by the most, if by enough.
 
     Between a and b the optimist continues the slope before a right up to b, as if whatever slows
-    b down came just before it (a cliff).
+    b down came just before it (a cliff). That b is slow must be clear of its interval.
     """
     promising: tuple[float, int] | None = None
     for i in range(1, len(timed) - 1):
@@ -216,16 +224,20 @@ def _most_promising_gap(timed: list[tuple[int, float]], best_cost: float) -> int
             continue
         if i + 2 < len(timed):
             b3, t3 = timed[i + 2]
-            if (t2 - t1) / (b2 - b1) <= KINK * (t3 - t2) / (b3 - b2):
+            if _slope(b1, t1.value, b2, t2.value) <= KINK * _slope(b2, t2.value, b3, t3.value):
                 continue  # it goes on as steeply afterwards: a bend, not a cliff
-        slope = max((t1 - t0) / (b1 - b0), 0.5 * t1 / b1)
-        if t2 <= (t1 + slope * (b2 - b1)) * (1 + WORTH_MEASURING):
+        slope = max(_slope(b0, t0.value, b1, t1.value), 0.5 * t1.value / b1)
+        if t2.low <= (t1.high + slope * (b2 - b1)) * (1 + WORTH_MEASURING):
             continue  # the gap lies on the line: nothing hides in it
         top = b2 - 1
-        gain = best_cost / ((t1 + slope * (top - b1)) / top) - 1
+        gain = best_cost / ((t1.value + slope * (top - b1)) / top) - 1
         if gain > WORTH_MEASURING and (promising is None or gain > promising[0]):
             promising = (gain, nice_between(b1, b2) or b1 + 1)
     return promising[1] if promising else None
+
+
+def _slope(b0: int, t0: float, b1: int, t1: float) -> float:
+    return (t1 - t0) / (b1 - b0)
 
 
 def _bracket(view: View, rising: bool) -> int | None:

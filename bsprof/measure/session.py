@@ -15,6 +15,7 @@ from bsprof.errors import BsprofError
 from bsprof.measure.classify import classify_exception
 from bsprof.measure.devices.protocol import Device
 from bsprof.measure.devices.select import open_device
+from bsprof.measure.pacer import Pacer
 from bsprof.measure.point import PointMeasurement
 from bsprof.measure.raw import Effort
 from bsprof.measure.timing import StepClock
@@ -37,7 +38,8 @@ class Session:
         self._beat = beat
         self._device: Device | None = None
         self._training: Training | None = None
-        self._updates_ran = False
+        self._pacer: Pacer | None = None
+        self._largest_ran = 0
         self._baseline_marked = False
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +78,7 @@ class Session:
             self._device.wait_for_release(request["usable_bytes"])
         snapshot = self._device.snapshot()
         self._device.apply_limit()
+        self._pacer = Pacer() if self._device.kind == "cpu" else None
         workload = resolve(spec)
         self._training = build_training(spec, workload, self._device.torch_device)
         self._beat("build")
@@ -99,7 +102,7 @@ class Session:
         effort = from_json(Effort, request["effort"])
         measurement = self._measurement(request["micro_batch_size"])
         raw = measurement.run(effort)
-        self._updates_ran = True
+        self._largest_ran = max(self._largest_ran, raw.micro_batch_size)
         self._beat("clean")
         measurement.close()
         if not self._baseline_marked:  # not before optimizer state exists
@@ -126,16 +129,20 @@ class Session:
         for size in sizes:
             self._beat("step")
             batch = training.make_batch(size)
-            clock = StepClock(training, device, batch, lambda: self._beat("step"))
-            clock.warm_up()
-            clocks[size] = clock
+            clocks[size] = StepClock(
+                training, device, batch, lambda: self._beat("step"), self._pacer
+            )
+            clocks[size].settle()
         for number in range(int(request["rounds"])):
             for size in sizes if number % 2 == 0 else reversed(sizes):
                 clocks[size].update()
-        samples = {str(b): clock.micro_s for b, clock in clocks.items()}
+        timings = [
+            {"micro_batch_size": b, "timing": to_json(clock.timing())}
+            for b, clock in clocks.items()
+        ]
         clocks.clear()
         device.release()
-        return {"samples": samples, "clean": device.baseline_reached()}
+        return {"timings": timings, "clean": device.baseline_reached()}
 
     def _measurement(self, size: int) -> PointMeasurement:
         device, training = self._ready()
@@ -144,7 +151,8 @@ class Session:
             device,
             int(size),
             on_phase=self._beat,
-            first_in_process=not self._updates_ran,
+            pacer=self._pacer,
+            largest_in_process=self._largest_ran,
         )
 
     def _ready(self) -> tuple[Device, Training]:

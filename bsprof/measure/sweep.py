@@ -27,6 +27,7 @@ from bsprof.records import (
     PointStatus,
     Profile,
     SweepPlan,
+    Timing,
     WorkloadSpec,
 )
 from bsprof.records.codec import from_json
@@ -150,6 +151,7 @@ class _Sweep:
         limits: PhaseLimits | None,
     ) -> None:
         self._started = time.monotonic()
+        self._device = device
         self._output = output
         self._store = store
         self._listener = listener
@@ -189,6 +191,8 @@ class _Sweep:
         assert built is not None
         self._ledger.built = built
         self._ledger.key = built.key
+        if self._device == "auto" and built.device.kind == "cpu":
+            self._say("note", "no accelerator here: this measures the CPU")
         usable = format_bytes(built.device.usable_bytes)
         parameters = format_count(built.facts.parameter_count)
         self._say(
@@ -377,14 +381,16 @@ class _Sweep:
         """Near-equal sizes run in turn, so that a slow moment cannot decide between them."""
         sizes, rounds = contenders(self._ledger.points(), self._elapsed())
         budget = self._ledger.plan.time_budget_s
-        if rounds < 1 or self._ledger.spec.compile or (budget and self._elapsed() > 0.7 * budget):
+        if not sizes or self._ledger.spec.compile or (budget and self._elapsed() > 0.7 * budget):
             return
         self._say("race", "comparing in turn: " + ", ".join(map(str, sizes)))
         answer = self._crew.request("race", micro_batch_sizes=list(sizes), rounds=rounds)
         if isinstance(answer, Trouble):
             self._ledger.note("no-race", f"the comparison in turn failed: {answer.failure.reason}")
             return
-        self._ledger.add_race({int(b): s for b, s in answer["samples"].items()})
+        self._ledger.add_race(
+            {t["micro_batch_size"]: from_json(Timing, t["timing"]) for t in answer["timings"]}
+        )
         self._save()
 
     def _confirm(self) -> None:

@@ -70,6 +70,9 @@ class Category(StrEnum):
 class Timing:
     """Raw samples, in seconds; medians and rates are derived from them.
 
+    On a CPU `micro_step_samples_s` is `clocked_samples_s` times the sweep's usual pace over
+    `pace_samples_s`, so that sizes measured at different moments compare.
+
     Attributes:
         micro_step_samples_s: One per timed block: block time over micro-steps in the block.
         optimizer_step_samples_s: One per timed optimizer step; empty in inference.
@@ -77,6 +80,9 @@ class Timing:
         enqueue_samples_s: Host seconds per micro-step until the last operator was queued.
         race_samples_s: Micro-steps taken in turn with other sizes: entry i of every point that
             has them belongs to the same round, so differences of entry i are paired.
+        clocked_samples_s: Micro-steps as the clock showed them, before the machine's drifting
+            speed was taken out; empty where nothing was taken out.
+        pace_samples_s: Seconds of a fixed piece of work beside each of them: the drift.
         block_steps: Micro-steps between two synchronisations.
         warmup_steps: Micro-steps run and thrown away before the first sample.
     """
@@ -86,6 +92,8 @@ class Timing:
     micro_step_sync_samples_s: tuple[float, ...] = ()
     enqueue_samples_s: tuple[float, ...] = ()
     race_samples_s: tuple[float, ...] = ()
+    clocked_samples_s: tuple[float, ...] = ()
+    pace_samples_s: tuple[float, ...] = ()
     block_steps: int = 1
     warmup_steps: int = 0
 

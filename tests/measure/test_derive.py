@@ -2,7 +2,7 @@
 
 import pytest
 
-from bsprof.measure.derive import derive_point, with_race_samples
+from bsprof.measure.derive import derive_point, paced_timing, with_race
 from bsprof.measure.raw import Counts, RawPoint
 from bsprof.records import (
     Category,
@@ -143,6 +143,24 @@ def test_a_size_without_timed_samples_has_no_time():
 
 
 def test_race_samples_count_and_stand_apart():
-    both = with_race_samples(raw(8), [0.2, 0.3])
+    both = with_race(raw(8), Timing(micro_step_samples_s=(0.2, 0.3)))
     assert both.timing.race_samples_s == (0.2, 0.3)
     assert both.timing.micro_step_samples_s[-2:] == (0.2, 0.3)
+
+
+def test_a_slow_moment_of_the_machine_is_taken_out():
+    slow = Timing(micro_step_samples_s=(0.2, 0.2, 0.3), pace_samples_s=(0.004, 0.004, 0.006))
+    point = derive_point(raw(8, timing=slow), SPEC, [], None, usual_pace_s=0.002)
+    assert point.micro_step_s.value == pytest.approx(0.1)
+    assert point.timing.clocked_samples_s == (0.2, 0.2, 0.3)
+    again = paced_timing(point.timing, 0.004)  # as when a stored point meets a new usual pace
+    assert again.micro_step_samples_s == pytest.approx((0.2, 0.2, 0.2))
+
+
+def test_paced_race_samples_are_the_last_ones():
+    race = Timing(micro_step_samples_s=(0.4, 0.2), pace_samples_s=(0.004, 0.002))
+    own = Timing(micro_step_samples_s=(0.1,), pace_samples_s=(0.001,))
+    both = with_race(raw(8, timing=own), race)
+    point = derive_point(both, SPEC, [], None, usual_pace_s=0.001)
+    assert point.timing.race_samples_s == pytest.approx((0.1, 0.1))
+    assert point.timing.micro_step_samples_s == pytest.approx((0.1, 0.1, 0.1))

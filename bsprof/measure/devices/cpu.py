@@ -29,8 +29,8 @@ from bsprof.records import DeviceSnapshot, Scalar
 # The sampler reads one small file; at 0.5 ms it costs the step about 1 % of one core and sees
 # any buffer that lives for a millisecond. Heuristic.
 _SAMPLE_EVERY_S = 0.0005
-# What a clean worker's heap may stay above its baseline: glibc keeps freed blocks under its
-# dynamic threshold (32 MiB at most) in the heap, and each new thread has a stack of 8 MiB.
+# What a clean worker may hold above its baseline: caches of libraries, and where only the data
+# segment is known, freed blocks that glibc keeps and a stack of 8 MiB for each new thread.
 _BASELINE_SLACK_BYTES = 64 * 2**20
 _BASELINE_SLACK_SHARE = 0.02
 
@@ -136,13 +136,21 @@ class CpuDevice:
         return host.process_memory(proc=self._proc).peak_rss_bytes or _peak_rss_bytes()
 
     def mark_baseline(self) -> None:
-        """Remembers the data segment of the cleaned-up process."""
-        self._baseline = self.device_used_now()
+        """Remembers what the cleaned-up process holds."""
+        self._baseline = self._held_bytes()
 
     def baseline_reached(self) -> bool:
-        """Whether the data segment is back within 64 MiB or 2 % of the limit of the baseline."""
+        """Whether what is held is back within 64 MiB or 2 % of the limit of the baseline."""
         slack = max(_BASELINE_SLACK_BYTES, int(_BASELINE_SLACK_SHARE * self._memory.usable_bytes))
-        return self.device_used_now() <= self._baseline + slack
+        return self._held_bytes() <= self._baseline + slack
+
+    def _held_bytes(self) -> int:
+        """Bytes in live blocks of the C heap; the data segment where malloc does not tell.
+
+        The data segment itself is no sign of a leak: glibc keeps freed blocks below a live one.
+        """
+        live = _live_heap_bytes()
+        return self.device_used_now() if live is None else live
 
     def wait_for_release(self, usable_bytes: int) -> bool:  # noqa: ARG002
         """True: the kernel frees a process's memory before its death is seen."""
@@ -216,6 +224,36 @@ def _trim_heap() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+class _MallocInfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc 2.33 and later, malloc.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    )
+
+
+def _live_heap_bytes() -> int | None:
+    """Bytes in blocks that malloc has handed out and not got back; None without `mallinfo2`."""
+    read = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if read is None:
+        return None
+    read.restype = _MallocInfo
+    info = read()
+    return int(info.uordblks) + int(info.hblkhd)
 
 
 def _peak_rss_bytes() -> int:
