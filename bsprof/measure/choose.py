@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from bsprof.errors import FitError
@@ -45,6 +46,13 @@ def largest_size(
     top = min(tops, default=None)
     if predicted is None:
         return None if top is None else Quantity(value=known_ok, low=known_ok, high=top)
+    if top is not None and (too_big is not None or predicted.low > top):
+        # What ran and what did not bound it; the prediction only says where in between.
+        return Quantity(value=_within(predicted.value, known_ok, top), low=known_ok, high=top)
+    if predicted.high <= known_ok:  # the prediction was too low: believe what ran
+        above = math.ceil(known_ok * (1 + schedule.BRACKET))
+        high = above if top is None else min(above, top)
+        return Quantity(value=known_ok, low=known_ok, high=high)
     return Quantity(
         value=_within(predicted.value, known_ok, top),
         low=_within(predicted.low, known_ok, top),

@@ -252,6 +252,9 @@ class _Sweep:
                     "allow more with --time-budget",
                 )
                 return
+            if step.stage is schedule.Stage.BRACKET:
+                # A heap that ran other sizes is shaped by them: the limit is a fresh process's.
+                self._crew.dismiss()
             if not self._known_not_to_fit(size):
                 self._measure(size, full=step.full)
             self._save()

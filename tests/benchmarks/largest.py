@@ -26,8 +26,8 @@ resource.setrlimit(resource.RLIMIT_DATA, ({limit}, {limit}))
 workload = getattr(reference, {name!r})()
 model = workload.model().train()
 optimizer = torch.optim.AdamW(model.parameters())
-for _ in range({updates}):
-    for _ in range({steps}):
+for update in range({updates}):
+    for _ in range({steps} if update else 1):
         workload.loss(model, workload.batch({size}, torch.device("cpu"))).backward()
     optimizer.step()
     optimizer.zero_grad()
