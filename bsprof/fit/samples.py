@@ -15,6 +15,10 @@ from bsprof.fit.student import t_quantile
 from bsprof.records.quantity import Quantity
 
 LEVEL = 0.90
+TIE_SHARE = 0.01
+"""Two sizes are tied when the 90 % bound of their paired difference in time is at most this."""
+PAIRED_FROM = 5
+"""Samples on each side from which they are paired one by one."""
 DISTRIBUTION_FREE_FROM = 5  # the range of 5 samples holds the median with probability 0.9375
 MIN_SAMPLES_TO_STOP = 3  # two equal samples say little about a clock
 # Half width of a single sample's interval, as a share of it. Heuristic: blocks of steps on a

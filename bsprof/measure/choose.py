@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from bsprof.errors import FitError
 from bsprof.fit.memory import fit_memory, largest_that_fits
+from bsprof.fit.samples import PAIRED_FROM, TIE_SHARE, paired_difference
 from bsprof.measure import schedule
-from bsprof.records import Point, Quantity
+from bsprof.records import Point, Quantity, Target
 
 CONTENDER_SHARE = 0.03
 """Sizes within this share of the best cost per sample are compared in turn."""
@@ -32,7 +33,7 @@ def largest_size(
     known_ok = schedule.largest_ok(tuple(points))
     if known_ok is None:
         return None
-    too_big = schedule.smallest_too_big(tuple(points))
+    too_big = min((p.micro_batch_size for p in points if p.status.is_too_big), default=None)
     if cap is not None and known_ok >= cap:
         return Quantity.exact(cap)
     if predicted is None:
@@ -46,13 +47,12 @@ def largest_size(
     top = min(tops, default=None)
     if predicted is None:
         return None if top is None else Quantity(value=known_ok, low=known_ok, high=top)
-    if top is not None and (too_big is not None or predicted.low > top):
-        # What ran and what did not bound it; the prediction only says where in between.
-        return Quantity(value=_within(predicted.value, known_ok, top), low=known_ok, high=top)
-    if predicted.high <= known_ok:  # the prediction was too low: believe what ran
-        above = math.ceil(known_ok * (1 + schedule.BRACKET))
-        high = above if top is None else min(above, top)
-        return Quantity(value=known_ok, low=known_ok, high=high)
+    contradicted = predicted.high <= known_ok or (top is not None and predicted.low > top)
+    closed = top is not None and top - known_ok <= max(1, schedule.BRACKET * known_ok)
+    if contradicted or closed:
+        # What ran and what did not outweighs what was predicted.
+        high = top if top is not None else math.ceil(known_ok * (1 + schedule.BRACKET))
+        return Quantity(value=_within(predicted.value, known_ok, high), low=known_ok, high=high)
     return Quantity(
         value=_within(predicted.value, known_ok, top),
         low=_within(predicted.low, known_ok, top),
@@ -76,10 +76,42 @@ def timed(points: Sequence[Point]) -> list[Point]:
     return [p for p in points if p.is_ok and p.micro_step_s is not None]
 
 
-def best_size(points: Sequence[Point]) -> int | None:
-    """The size that is fastest per sample in a large update, or None when nothing ran."""
-    usable = timed(points)
-    return min(usable, key=cost_per_sample).micro_batch_size if usable else None
+def best_size(points: Sequence[Point], usable_bytes: int) -> int | None:
+    """The size to choose without a target: fastest per sample, ties to the smaller; or None.
+
+    A tie is a paired difference whose 90 % bound is at most `TIE_SHARE`: shown, not assumed. The
+    usual headroom stays free, unless no size leaves it.
+    """
+    running = timed(points)
+    limit = usable_bytes * (1 - Target(target_batch=1).headroom_share)
+    usable = [p for p in running if _most_used(p) <= limit] or running
+    if not usable:
+        return None
+    fastest = min(usable, key=cost_per_sample)
+    tied = [p for p in usable if p is fastest or _is_tied(p, fastest)]
+    return min(p.micro_batch_size for p in tied)
+
+
+def _most_used(point: Point) -> float:
+    return 0.0 if point.device_used_bytes is None else point.device_used_bytes.high
+
+
+def _is_tied(point: Point, fastest: Point) -> bool:
+    a, b = point.timing, fastest.timing
+    if a is None or b is None:
+        return False
+    pairs = (
+        (a.race_samples_s, b.race_samples_s),
+        (a.micro_step_samples_s, b.micro_step_samples_s),
+    )
+    for of_point, of_fastest in pairs:
+        if len(of_point) == len(of_fastest) >= PAIRED_FROM:
+            difference = paired_difference(
+                [s / point.micro_batch_size for s in of_point],
+                [s / fastest.micro_batch_size for s in of_fastest],
+            )
+            return difference.high <= TIE_SHARE
+    return False
 
 
 def contenders(points: Sequence[Point], spent_s: float) -> tuple[tuple[int, ...], int]:

@@ -8,7 +8,7 @@ workload is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bsprof.errors import (
@@ -33,6 +33,7 @@ from bsprof.records import (
     WorkloadSpec,
 )
 from bsprof.records.codec import from_json, to_json
+from bsprof.workloads.key import key_differences
 
 _RAISED_AGAIN = {
     e.__name__: e for e in (UsageError, WorkloadError, UnknownDevice, DeviceUnavailable)
@@ -45,11 +46,13 @@ class Trouble:
 
     Attributes:
         error: The error to raise where nothing else can be done; None for a death.
+        began: Whether the worker had begun with the request.
         ambiguous: Whether a smaller size in a fresh worker has to decide what this means.
     """
 
     status: PointStatus
     failure: Failure
+    began: bool = True
     ambiguous: bool = False
     error: BsprofError | None = None
 
@@ -97,14 +100,17 @@ class Crew:
         self._spare: Worker | None = None
         self.built: Built | None = None
         self.workers_used = 0
+        self.released = True  # whether every worker got the memory that the first one had
 
     def __enter__(self) -> Crew:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.dismiss()
-        if self._spare is not None:
-            self._spare.end()
+        try:
+            self.dismiss()
+        finally:
+            if self._spare is not None:
+                self._spare.end()
 
     def dismiss(self) -> None:
         """End the current worker; the next request gets a fresh one."""
@@ -113,7 +119,11 @@ class Crew:
             self._worker = None
 
     def build(self) -> Trouble | None:
-        """Have a worker with the workload built; a built one is kept."""
+        """Have a worker with the workload built; a built one is kept.
+
+        Raises:
+            UsageError: the workload is another than the first worker built.
+        """
         if self._worker is not None:
             return None
         self._worker, self._spare = self._spare or self._start(), None
@@ -131,24 +141,42 @@ class Crew:
         )
         if isinstance(answer, Trouble):
             return answer
-        self.built = Built(
+        built = Built(
             device=from_json(DeviceSnapshot, answer["device"]),
             facts=from_json(WorkloadFacts, answer["facts"]),
             key=from_json(WorkloadKey, answer["key"]),
             environment=from_json(Environment, answer["environment"]),
             device_key=str(answer["device_key"]),
         )
+        self.released = self.released and bool(answer["released"])
+        if self.built is None:
+            self.built = built
+        elif changed := key_differences(self.built.key, built.key):
+            raise UsageError(
+                f"{self._spec.model} changed while it was being measured",
+                found="; ".join(changed),
+                next_step="sweep anew; finished points of the first version are kept",
+            )
         return None
 
     def request(self, kind: str, **fields: Any) -> dict[str, Any] | Trouble:
-        """Build if needed, then ask; a worker that is no longer clean is ended afterwards."""
-        trouble = self.build()
-        if trouble is not None:
-            return trouble
-        answer = self._ask({"type": kind, **fields})
+        """Build if needed, then ask; a worker that is no longer clean is ended afterwards.
+
+        Trouble that came before the request itself (a worker that was gone already, a rebuild
+        that failed) is no size's fault: it is tried once more in a fresh worker.
+        """
+        answer = self._build_and_ask(kind, fields)
+        if isinstance(answer, Trouble) and not answer.began:
+            answer = self._build_and_ask(kind, fields)
         if isinstance(answer, dict) and answer.get("clean") is False:
             self.dismiss()
         return answer
+
+    def _build_and_ask(self, kind: str, fields: dict[str, Any]) -> dict[str, Any] | Trouble:
+        trouble = self.build()
+        if trouble is not None:
+            return replace(trouble, began=False)
+        return self._ask({"type": kind, **fields})
 
     def measure(self, micro_batch_size: int, effort: Effort) -> RawPoint | Trouble:
         """One size, in the current worker; in a fresh one when the workload is compiled."""
@@ -192,7 +220,7 @@ def _death(death: Death) -> Trouble:
     failure = Failure(
         reason=reason, phase=death.phase, tail=death.tail, exit_status=death.exit_status
     )
-    return Trouble(status=status, failure=failure, ambiguous=ambiguous)
+    return Trouble(status=status, failure=failure, began=death.began, ambiguous=ambiguous)
 
 
 def _error(payload: dict[str, Any], phase: str, printed: tuple[str, ...]) -> Trouble:

@@ -84,9 +84,9 @@ def derive_point(
     optimizer = _median(timing.optimizer_step_samples_s)
     total = micro if optimizer is None or micro is None else _sum(micro, optimizer)
     memory = raw.memory if used is None else _at_most(raw.memory, used)
-    phase, measured = max(
-        memory.device_used_by_phase_bytes.items(), key=lambda item: (item[1], item[0])
-    )
+    measured = max(memory.device_used_by_phase_bytes.values())
+    # By live bytes: what an allocator or heap holds never falls from one phase to the next.
+    phase = max(memory.allocated_by_phase_bytes.items(), key=lambda item: item[1])[0]
     flops = _count(counts, "model_flops", size)
     hardware = _count(counts, "hardware_flops", size)
     moved = _count(counts, "bytes_moved", size)
@@ -109,7 +109,10 @@ def derive_point(
         samples_per_s=None if total is None else per_second(size, total),
         mfu=_utilization(flops, micro, ceiling),
         hfu=_utilization(hardware, micro, ceiling),
-        regime=_regime(hardware, moved, kernels, ceiling, peaks),
+        # Compiled code runs fewer operators and moves fewer bytes than were counted.
+        regime=Regime.UNKNOWN
+        if spec.compile
+        else _regime(hardware, moved, kernels, ceiling, peaks),
         peak_phase=phase,
         peak_by_category_bytes=_categories(raw, counts, phase),
         compile_s=_exact(raw.compile_s),
@@ -118,6 +121,24 @@ def derive_point(
         micro_steps_run=raw.micro_steps_run,
         timing=timing,
         memory=memory,
+    )
+
+
+def repaced_point(point: Point, usual_pace_s: float | None) -> Point:
+    """A stored point whose times are brought to the pace of the sweep that goes on from it."""
+    if point.timing is None or point.micro_step_s is None or not point.timing.pace_samples_s:
+        return point
+    timing = paced_timing(point.timing, usual_pace_s)
+    micro = median_quantity(timing.micro_step_samples_s)
+    total = micro if point.optimizer_step_s is None else _sum(micro, point.optimizer_step_s)
+    faster = point.micro_step_s.value / micro.value
+    return replace(
+        point,
+        timing=timing,
+        micro_step_s=micro,
+        samples_per_s=per_second(point.micro_batch_size, total),
+        mfu=point.mfu and point.mfu.scaled(faster),
+        hfu=point.hfu and point.hfu.scaled(faster),
     )
 
 
@@ -220,22 +241,29 @@ def _regime(
 
 
 def _categories(raw: RawPoint, counts: Sequence[Counts], phase: Phase) -> dict[Category, int]:
-    """Whose bytes the peak is: fixed parts read, activations counted, the rest temporaries."""
+    """Whose bytes the peak is: fixed parts read, activations counted, the rest temporaries.
+
+    Empty where activations were not counted: half a split would mislead.
+    """
     peak = raw.memory.allocated_by_phase_bytes[phase]
     resident = raw.resident_by_category_bytes
     parts = {
         Category.WEIGHTS: resident.get(Category.WEIGHTS, 0),
         Category.OPTIMIZER_STATE: resident.get(Category.OPTIMIZER_STATE, 0),
-        Category.GRADIENTS: 0,
-        Category.ACTIVATIONS: 0,
     }
     if phase is Phase.OPTIMIZER_STEP:
-        parts[Category.GRADIENTS] = raw.gradient_bytes
-    elif counts:
-        known = [(c.micro_batch_size, c.peak_by_category_bytes) for c in counts]
+        parts |= {Category.GRADIENTS: raw.gradient_bytes, Category.ACTIVATIONS: 0}
+    else:
+        known = sorted(
+            ((c.micro_batch_size, c.peak_by_category_bytes) for c in counts),
+            key=lambda item: item[0],
+        )
         for category in (Category.GRADIENTS, Category.ACTIVATIONS):
-            line = _Affine(tuple(sorted((b, float(m.get(category, 0))) for b, m in known)))
-            parts[category] = int(line.at(raw.micro_batch_size) or 0)
+            line = _Affine(tuple((b, float(m.get(category, 0))) for b, m in known))
+            at_size = line.at(raw.micro_batch_size)
+            if at_size is None:
+                return {}
+            parts[category] = int(at_size)
         if phase is Phase.ACCUMULATION:
             parts[Category.GRADIENTS] = raw.gradient_bytes
     parts[Category.TEMPORARIES] = max(0, peak - sum(parts.values()))

@@ -18,7 +18,7 @@ class SweepEvent:
     Attributes:
         kind: What; `phase` comes often and is for a live display only.
         text: One line for people.
-        point: The point that has just finished, for `point` and `confirm`.
+        point: The point that has just finished, for `point`.
         done: Points finished so far.
     """
 

@@ -117,6 +117,7 @@ def replay_peaks(pair: tuple[HeapTrace, HeapTrace], sizes: Sequence[int]) -> dic
     span = large.micro_batch_size - small.micro_batch_size
     job = {
         "blocks": small.blocks,
+        "allocates": [change > 0 for change in small.changes],
         "updates": UPDATES,
         "sizes": list(sizes),
         "origin": small.micro_batch_size,
@@ -138,6 +139,8 @@ def replay_peaks(pair: tuple[HeapTrace, HeapTrace], sizes: Sequence[int]) -> dic
         peaks = json.loads(done.stdout)
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         raise FitError("cannot replay the heap", found=str(error)) from error
+    if set(map(int, peaks)) != set(sizes):
+        raise FitError("cannot replay the heap", found="the player did not end at every size")
     return {int(size): int(peak) for size, peak in peaks.items()}
 
 

@@ -56,8 +56,9 @@ def play(job: dict[str, Any], size: int) -> int:
     changes = [round(base + slope * steps) for base, slope in job["changes"]]
     for _ in range(job["updates"]):
         live: dict[int, int] = {}
-        for block, change in zip(job["blocks"], changes, strict=True):
-            if change > 0:
+        stream = zip(job["blocks"], job["allocates"], changes, strict=True)
+        for block, allocates, change in stream:
+            if allocates:
                 live[block] = allocate(change)
             else:
                 LIBC.free(live.pop(block))

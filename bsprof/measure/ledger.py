@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from bsprof.errors import FitError
 from bsprof.measure.crew import Built, Trouble
-from bsprof.measure.derive import derive_point, with_race
+from bsprof.measure.derive import derive_point, repaced_point, with_race
 from bsprof.measure.heap import HeapModel, fit_heap, largest_by_heap
 from bsprof.measure.raw import Counts, RawPoint
 from bsprof.records import (
@@ -34,6 +34,8 @@ from bsprof.units import format_share
 MFU_FLAG = 1.0
 """Above this share of its own device's measured peak, either the peak or the count is wrong."""
 
+LASTING = frozenset({PointStatus.OOM, PointStatus.FAILED, PointStatus.NOT_MEMORY_LIMIT})
+"""Outcomes that would come again in a resumed sweep; a kill, crash or time-out may be chance."""
 UNSTABLE = 0.10
 """Half width of a time's interval, over the time, from which a note says so (heuristic: several
 times what a quiet machine shows)."""
@@ -66,6 +68,8 @@ class Ledger:
     earlier_s: float = 0.0
     _heap_sizes: tuple[int, ...] = ()
     _heap: HeapModel | None = None
+    _modelled_for: tuple[HeapModel | None, tuple[int, ...]] = (None, ())
+    _modelled: dict[int, Quantity] = field(default_factory=dict)
 
     def add_raw(self, raw: RawPoint) -> None:
         """A size that ran; what an earlier try at it said is forgotten."""
@@ -115,7 +119,7 @@ class Ledger:
             for size, raw in self.raw.items()
         }
         stored = {
-            size: replace(p, confirmed=p.confirmed or size in self.confirmed)
+            size: replace(repaced_point(p, pace), confirmed=p.confirmed or size in self.confirmed)
             for size, p in self.stored.items()
         }
         merged = {**stored, **derived, **self.failed}
@@ -124,6 +128,10 @@ class Ledger:
     def has(self, micro_batch_size: int) -> bool:
         """Whether that size has an outcome."""
         return any(micro_batch_size in d for d in (self.raw, self.stored, self.failed))
+
+    def failed_for_memory(self) -> list[Point]:
+        """Points that needed more memory than there is."""
+        return [p for p in self.failed.values() if p.status.is_too_big]
 
     def ran_any(self) -> bool:
         """Whether any size ran."""
@@ -138,18 +146,16 @@ class Ledger:
 
     def _modelled_bytes(self) -> dict[int, Quantity]:
         """Memory of sizes whose own data segment is a larger size's, by the heap model."""
-        sizes = [b for b, r in self.raw.items() if r.inherits_heap]
+        sizes = tuple(sorted(b for b, r in self.raw.items() if r.inherits_heap))
         model = self.heap_model() if sizes else None
-        if model is None:
-            return {}
-        with suppress(FitError):
-            return {
-                b: Quantity.ordered(
-                    used, used * (1 - model.half_width(b)), used * (1 + model.half_width(b))
-                )
-                for b, used in model.used_bytes(sizes).items()
-            }
-        return {}
+        if (model, sizes) != self._modelled_for:
+            self._modelled_for, self._modelled = (model, sizes), {}
+            if model is not None:
+                with suppress(FitError):
+                    for b, used in model.used_bytes(sizes).items():
+                        width = used * model.half_width(b)
+                        self._modelled[b] = Quantity.ordered(used, used - width, used + width)
+        return self._modelled
 
     def heap_model(self) -> HeapModel | None:
         """What the C heap needs at any size; None where that is not known."""
@@ -199,16 +205,23 @@ class Ledger:
             duration_s=self.earlier_s + duration_s,
         )
 
-    def resume(self, old: Profile) -> None:
-        """Take over the points of an interrupted sweep; failures that may pass are tried again."""
+    def resume(self, old: Profile, built: Built) -> None:
+        """Take over the points of an interrupted sweep.
+
+        What may end otherwise this time is tried again: chance deaths always, sizes that did not
+        fit when more memory is usable now.
+        """
         self.created_at = old.created_at
         self.earlier_s = old.duration_s
         self.peaks = old.peaks
-        self.notes = list(old.notes)
+        self.notes = [n for n in old.notes if n.code != "time-budget"]
+        grown = built.device.usable_bytes > old.device.usable_bytes
+        if built.device.usable_bytes == old.device.usable_bytes:
+            self.largest = old.max_micro_batch_size
         for point in old.points:
             if point.status is PointStatus.OK:
                 self.stored[point.micro_batch_size] = point
-            elif point.status is not PointStatus.SKIPPED:
+            elif point.status in LASTING and not (grown and point.status is PointStatus.OOM):
                 self.failed[point.micro_batch_size] = point
 
     def _flag(self, points: tuple[Point, ...]) -> None:

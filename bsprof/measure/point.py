@@ -17,7 +17,7 @@ import torch
 
 from bsprof.accounting.counter import OperatorCounter
 from bsprof.accounting.live import LiveTracker, training_tensors
-from bsprof.accounting.traffic import tensor_bytes, tensors_in
+from bsprof.accounting.traffic import tensor_bytes
 from bsprof.errors import WorkloadError
 from bsprof.measure.devices.protocol import Device, Watch
 from bsprof.measure.heap import HeapTrace, trace_of
@@ -25,6 +25,7 @@ from bsprof.measure.pacer import Pacer
 from bsprof.measure.raw import Counts, Effort, RawPoint
 from bsprof.measure.timing import StepClock
 from bsprof.records import Category, MemoryPeaks, Phase
+from bsprof.workloads.batches import tensors_in
 from bsprof.workloads.training import Training
 
 MAX_SKIPPED_UPDATES = 24
@@ -97,6 +98,8 @@ class PointMeasurement:
         first, first_s = None, 0.0
         if not self._largest_before or device.kind != "cpu":  # kernels are not tuned by size there
             first, first_s = self._first_update()
+            if device.kind != "cpu":
+                device.release()  # what tuning left cached is no part of the steady peak
         notes = (*training.notes, *training.check_compiled())
         self._on_phase("step")
         peaks, micro_s = self._steady_update()
@@ -139,6 +142,9 @@ class PointMeasurement:
         if self._batch is None:
             self._batch = training.make_batch(self._size)
         self._on_phase("step")
+        with eager(training.spec.compile):
+            training.micro_step(self._batch, 1.0)  # what a model builds once is not counted
+        training.zero_grad()
         tracker = LiveTracker(lambda: training_tensors(training.model, training.optimizer))
         with eager(training.spec.compile), OperatorCounter() as counter, tracker:
             training.micro_step(self._batch, 1.0)

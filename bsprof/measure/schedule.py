@@ -86,11 +86,13 @@ def next_step(view: View) -> Step | None:
     if len(tried) >= MAX_POINTS:
         return None
     timed = _timed(view.points)
-    rising = len(timed) >= 2 and _still_rising(timed)
+    # With one size or none, a failure just above says nothing of where the best lies.
+    rising = len(timed) < 2 or _still_rising(timed)
+    rising_to_limit = bool(timed) and rising and timed[-1][0] == largest_ok(view.points)
     for stage, size in (
         (Stage.GROW, _grow(view, timed)),
         (Stage.REFINE, _refine(timed)),
-        (Stage.BRACKET, _bracket(view, rising and timed[-1][0] == largest_ok(view.points))),
+        (Stage.BRACKET, _bracket(view, rising_to_limit, len(timed))),
     ):
         if size is not None and size not in tried and _allowed(view, size):
             full = stage is not Stage.BRACKET or rising
@@ -98,17 +100,19 @@ def next_step(view: View) -> Step | None:
     return None
 
 
-def smallest_too_big(points: tuple[Point, ...]) -> int | None:
-    """The smallest size known not to fit or not to run, or None."""
+def smallest_not_run(points: tuple[Point, ...]) -> int | None:
+    """The smallest size that did not fit, or did not run for another reason; None for none."""
     bad = [
-        p.micro_batch_size for p in points if p.status not in (PointStatus.OK, PointStatus.SKIPPED)
+        p.micro_batch_size
+        for p in points
+        if not p.is_ok and p.status is not PointStatus.SKIPPED  # also: fits only after a flush
     ]
     return min(bad, default=None)
 
 
 def largest_ok(points: tuple[Point, ...]) -> int | None:
     """The largest size that ran below every size that did not, or None."""
-    limit = smallest_too_big(points)
+    limit = smallest_not_run(points)
     good = [p.micro_batch_size for p in points if p.is_ok]
     return max((b for b in good if limit is None or b < limit), default=None)
 
@@ -146,7 +150,7 @@ def _timed(points: tuple[Point, ...]) -> list[Timed]:
 
 
 def _allowed(view: View, size: int) -> bool:
-    too_big = smallest_too_big(view.points)
+    too_big = smallest_not_run(view.points)
     return (
         size >= 1 and (view.cap is None or size <= view.cap) and (too_big is None or size < too_big)
     )
@@ -154,7 +158,7 @@ def _allowed(view: View, size: int) -> bool:
 
 def _ceiling(view: View) -> int | None:
     """The largest size worth trying while the limit is only predicted; None is no limit."""
-    too_big = smallest_too_big(view.points)
+    too_big = smallest_not_run(view.points)
     limits = (
         view.cap,
         None if too_big is None else largest_ok(view.points),  # the bracket goes on from there
@@ -165,7 +169,7 @@ def _ceiling(view: View) -> int | None:
 
 def _grow(view: View, timed: list[Timed]) -> int | None:
     if not timed:
-        too_big = smallest_too_big(view.points)
+        too_big = smallest_not_run(view.points)
         first = view.smallest
         if too_big is None or too_big > first:
             return first
@@ -240,11 +244,11 @@ def _slope(b0: int, t0: float, b1: int, t1: float) -> float:
     return (t1 - t0) / (b1 - b0)
 
 
-def _bracket(view: View, rising: bool) -> int | None:
-    good, too_big = largest_ok(view.points), smallest_too_big(view.points)
+def _bracket(view: View, rising: bool, timed: int) -> int | None:
+    good, too_big = largest_ok(view.points), smallest_not_run(view.points)
     if good is None or (view.cap is not None and good >= view.cap):
         return None
-    if view.find_max or rising:
+    if view.find_max or (rising and (timed >= 2 or too_big is not None)):
         return _halve_bracket(view, good, too_big)
     too_wide = view.largest is None or view.largest.relative_width > USEFUL_WIDTH
     if too_big is None and too_wide and view.largest is not None:

@@ -75,14 +75,17 @@ class Session:
         if request["usable_bytes"] is not None:
             # Drivers free the memory of a killed process late: what a worker had, the next waits
             # for, within reason.
-            self._device.wait_for_release(request["usable_bytes"])
-        snapshot = self._device.snapshot()
+            released = self._device.wait_for_release(request["usable_bytes"])
+        else:
+            released = True
         self._device.apply_limit()
         self._pacer = Pacer() if self._device.kind == "cpu" else None
         workload = resolve(spec)
         self._training = build_training(spec, workload, self._device.torch_device)
         self._beat("build")
+        snapshot = self._device.snapshot()  # after the user's file, which may set threads
         return {
+            "released": released,
             "device": to_json(snapshot),
             "facts": to_json(self._training.facts),
             "key": to_json(workload_key(spec, self._training, ())),
@@ -126,11 +129,16 @@ class Session:
         device, training = self._ready()
         sizes = [int(b) for b in request["micro_batch_sizes"]]
         clocks = {}
-        for size in sizes:
+        for size, blocks in zip(sizes, request["block_steps"], strict=True):
             self._beat("step")
             batch = training.make_batch(size)
             clocks[size] = StepClock(
-                training, device, batch, lambda: self._beat("step"), self._pacer
+                training,
+                device,
+                batch,
+                lambda: self._beat("step"),
+                self._pacer,
+                block_steps=int(blocks),
             )
             clocks[size].settle()
         for number in range(int(request["rounds"])):

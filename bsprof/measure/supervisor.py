@@ -43,8 +43,10 @@ class Death:
         timed_out_s: The limit that the phase overran; None when the worker ended by itself.
         oom_kills: How far the cgroup's out-of-memory counter rose meanwhile.
         tail: Last lines that the worker wrote.
+        began: Whether it had begun with the request, or was gone before.
     """
 
+    began: bool
     phase: str
     exit_status: int
     timed_out_s: float | None
@@ -70,9 +72,9 @@ class Worker:
         self.phase = "start"
         self.hello: dict[str, Any] = {}
         self._on_phase = on_phase
+        self._oom_kills_before = oom_kill_count()
         # Appending: reading the end of it moves no write. Closed by `end`.
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115
-        self._oom_kills_before = oom_kill_count()
         request_read, self._request_write = os.pipe()
         self._reply_read, reply_write = os.pipe()
         os.set_blocking(self._reply_read, False)
@@ -104,6 +106,7 @@ class Worker:
         self._exit_descriptor = _exit_descriptor(self._process.pid)
         self._reader = wire.LineReader(self._reply_read)
         self._pending: list[bytes] = []
+        self._beats = 0
 
     def __enter__(self) -> Worker:
         return self
@@ -124,10 +127,12 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):  # already dead: the wait below finds out how
             wire.write_all(self._request_write, wire.encode(request))
         deadline = self._deadline()
+        self._beats = 0
         while True:
             for line in self._lines():
                 message = wire.decode(line)
                 if message["type"] == "beat":
+                    self._beats += 1
                     self._enter(str(message["phase"]))
                 elif message["type"] == "hello":
                     self.hello = message
@@ -178,12 +183,14 @@ class Worker:
     def _wait(self, seconds: float) -> None:
         if self._pending:
             return
-        watched = [] if self._reader.at_end else [self._reply_read]
+        watched = select.poll()  # unlike select, it takes descriptors above 1023
+        if not self._reader.at_end:
+            watched.register(self._reply_read, select.POLLIN)
         if self._exit_descriptor is not None:
-            watched.append(self._exit_descriptor)
+            watched.register(self._exit_descriptor, select.POLLIN)
         else:  # no pidfd on this system: look at the exit status every so often
             seconds = min(seconds, 0.05)
-        select.select(watched, [], [], seconds)
+        watched.poll(1000 * seconds)
 
     def _kill(self) -> None:
         """SIGKILL to the process group: also to grandchildren that outlived the worker."""
@@ -195,6 +202,7 @@ class Worker:
         exit_status = self._process.wait()
         self._kill()
         return Death(
+            began=self._beats > 0 or timed_out_s is not None,
             phase=self.phase,
             exit_status=exit_status,
             timed_out_s=timed_out_s,

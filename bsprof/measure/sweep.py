@@ -11,14 +11,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bsprof.errors import BsprofError, MeasurementError, WorkloadError
-from bsprof.hardware.peaks import load_peaks, save_peaks
+from bsprof.errors import (
+    OutputError,
+    UsageError,
+)
+from bsprof.hardware.peaks import device_key, load_peaks, save_peaks
 from bsprof.measure import schedule
 from bsprof.measure.choose import best_size, contenders, expected_seconds, largest_size
 from bsprof.measure.crew import Crew, Trouble
 from bsprof.measure.events import EventKind, Listener, SweepEvent
 from bsprof.measure.ledger import Ledger
 from bsprof.measure.raw import Effort, RawPoint
+from bsprof.measure.telling import build_error, point_line, step_error
 from bsprof.measure.wire import PhaseLimits
 from bsprof.records import (
     DevicePeaks,
@@ -39,7 +43,10 @@ from bsprof.workloads.names import check_model
 COUNTED_SIZES = 2
 """Counts are affine in the size: two give all others."""
 SAMPLING_S = 1.0
-"""Seconds of timed sampling at one size, beyond which a wide interval is accepted and raced."""
+"""Seconds of timed sampling at one size, beyond which a wide interval is accepted and raced; more
+where a smaller error than the default is asked for."""
+DEFAULT_ERROR = SweepPlan().relative_error
+MOST_PATIENCE = 64
 
 
 def run_sweep(
@@ -66,10 +73,11 @@ def run_sweep(
         limits: Seconds that a worker may stay silent, by phase.
 
     Raises:
-        UsageError: an option that cannot be, or one that would have no effect here.
+        UsageError: an option that cannot be, or one that would have no effect here; or `resume`
+            is of another workload or device.
         WorkloadError: the user's model, factory, batch or loss is at fault at every size.
         DeviceUnavailable: there is no such device here.
-        MeasurementError: not one usable point, or `resume` is of another workload.
+        MeasurementError: the model itself does not fit.
         OutputError: the profile cannot be written.
         KeyboardInterrupt: passed on after the points so far were saved.
     """
@@ -88,52 +96,9 @@ def run_sweep(
     return sweep.run(resume)
 
 
-def point_line(point: Point) -> str:
-    """One finished point in one line, for people."""
-    size = f"micro-batch {point.micro_batch_size}"
-    if point.micro_step_s is None or point.samples_per_s is None:
-        reason = point.failure.reason if point.failure is not None else ""
-        return f"{size}: {point.status}" + (f" ({reason})" if reason else "")
-    used = format_bytes(point.device_used_bytes.value) if point.device_used_bytes else "unknown"
-    return (
-        f"{size}: {format_seconds(point.micro_step_s.value)} a micro-step, "
-        f"{format_count(point.samples_per_s.value)} samples/s, {used} used"
-    )
-
-
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _build_error(spec: WorkloadSpec, trouble: Trouble) -> BsprofError:
-    """Why not even building worked, as an error to raise."""
-    if trouble.error is not None:
-        return trouble.error
-    if trouble.status.is_too_big:
-        return MeasurementError(
-            f"{spec.model} does not fit: building it ran out of memory",
-            found=trouble.failure.reason,
-            next_step="use a device with more memory, a smaller model, or bf16 weights",
-        )
-    return WorkloadError(
-        f"cannot build {spec.model}",
-        found=_told(trouble.failure),
-        next_step="mend the workload's code and sweep again",
-    )
-
-
-def _step_error(spec: WorkloadSpec, size: int, failure: Failure) -> BsprofError:
-    return WorkloadError(
-        f"{spec.model} failed at micro-batch {size}",
-        found=_told(failure),
-        next_step="mend the workload's code and sweep again",
-    )
-
-
-def _told(failure: Failure) -> str:
-    """A failure's reason and place, with the last lines of the script below."""
-    place = f" at {failure.location}" if failure.location else ""
-    return "\n".join([f"{failure.reason}{place}", *failure.tail])
+    # Microseconds: two sweeps begun in the same second are two files.
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class _Sweep:
@@ -156,6 +121,7 @@ class _Sweep:
         self._store = store
         self._listener = listener
         self._can_count = True
+        self._fails_at_one = False
         self._ledger = Ledger(spec=spec, plan=plan, created_at=_now())
         self._crew = Crew(
             spec,
@@ -170,10 +136,11 @@ class _Sweep:
         with self._crew:
             self._begin(resume)  # nothing is saved before: a refused --resume changes no file
             try:
-                self._follow_schedule()
+                finished = self._follow_schedule()
                 self._race()
                 self._confirm()
-                self._ledger.complete = True
+                self._ledger.complete = finished
+                self._note_late_release()
             finally:
                 profile = self._save()
         self._say("end", f"{len(profile.points)} sizes in {format_seconds(profile.duration_s)}")
@@ -182,11 +149,9 @@ class _Sweep:
     # -- beginning ---------------------------------------------------------------------------
 
     def _begin(self, resume: Profile | None) -> None:
-        if resume is not None:
-            self._ledger.resume(resume)
         trouble = self._crew.build()
         if trouble is not None:
-            raise _build_error(self._ledger.spec, trouble)
+            raise build_error(self._ledger.spec, trouble)
         built = self._crew.built
         assert built is not None
         self._ledger.built = built
@@ -201,19 +166,31 @@ class _Sweep:
             f"{usable} usable",
         )
         if resume is not None:
-            self._check_key(resume)
+            self._check_same(resume)
+            self._ledger.resume(resume, built)
         self._ledger.peaks = self._ledger.peaks or self._peaks(built.device_key)
 
-    def _check_key(self, resume: Profile) -> None:
-        """Go on only if it is the same workload: an edited script is not mixed with its past."""
+    def _check_same(self, resume: Profile) -> None:
+        """Go on only on the same device with the same workload: an edited script is not mixed
+        with its past, nor one machine's times with another's."""
+        built = self._crew.built
+        assert built is not None
+        before = device_key(resume.device, resume.environment.torch)
+        if before != built.device_key:
+            raise UsageError(
+                "cannot resume the sweep: it measured on another device",
+                found=f"{before} then, {built.device_key} now",
+                next_step="sweep anew without --resume, or on that device",
+            )
         if resume.key is None:
             return
-        self._count(self._smallest())
-        key = self._ledger.key
-        assert key is not None
+        key = built.key
+        if resume.key.operators != key.operators:  # equal only if none were ever counted
+            self._count(self._key_size(resume.plan))
+            key = self._ledger.key or key
         changed = key_differences(resume.key, key)
         if changed:
-            raise MeasurementError(
+            raise UsageError(
                 "cannot resume the sweep: it measured another workload",
                 found="; ".join(changed),
                 next_step="sweep anew without --resume, or undo the change",
@@ -233,25 +210,29 @@ class _Sweep:
             )
             return None
         peaks = from_json(DevicePeaks, answer["peaks"])
-        save_peaks(self._store, peaks)
+        try:
+            save_peaks(self._store, peaks)
+        except OutputError as error:
+            self._ledger.note("peaks-not-kept", str(error.doing), "they are probed again next time")
         return peaks
 
     # -- points ------------------------------------------------------------------------------
 
-    def _follow_schedule(self) -> None:
+    def _follow_schedule(self) -> bool:
+        """Measure size by size; whether the schedule, not the time budget, ended it."""
         while True:
             step = schedule.next_step(self._view())
             if step is None:
-                return
+                return True
             size = step.micro_batch_size
             if self._over_budget(size):
                 self._ledger.note(
                     "time-budget",
                     f"the time budget of {format_seconds(self._ledger.plan.time_budget_s or 0)} "
                     f"ended the sweep before micro-batch {size}",
-                    "allow more with --time-budget",
+                    "go on with --resume and a larger --time-budget",
                 )
-                return
+                return False
             if step.stage is schedule.Stage.BRACKET:
                 # A heap that ran other sizes is shaped by them: the limit is a fresh process's.
                 self._crew.dismiss()
@@ -273,9 +254,13 @@ class _Sweep:
         """Where to start: batch normalisation fails on one sample in training."""
         built = self._crew.built
         assert built is not None
-        smallest = 2 if built.facts.batch_norm_modules else 1
+        smallest = 2 if built.facts.batch_norm_modules or self._fails_at_one else 1
         cap = self._cap()
         return smallest if cap is None else min(smallest, cap)
+
+    def _key_size(self, plan: SweepPlan) -> int:
+        """The size whose operators are part of the key: the smallest that the plan tries."""
+        return min(plan.micro_batch_sizes, default=self._smallest())
 
     def _cap(self) -> int | None:
         built = self._crew.built
@@ -288,11 +273,12 @@ class _Sweep:
         """Explicit sizes above the data set or above one that was too big are not run."""
         if not self._ledger.plan.micro_batch_sizes:
             return False
-        cap, too_big = self._cap(), schedule.smallest_too_big(self._ledger.points())
+        cap = self._cap()
+        too_big = min((p.micro_batch_size for p in self._ledger.failed_for_memory()), default=None)
         if cap is not None and size > cap:
             reason = f"larger than the data set or the cap, {cap}"
         elif too_big is not None and size > too_big:
-            reason = f"micro-batch {too_big} did not run already"
+            reason = f"micro-batch {too_big} did not fit already"
         else:
             return False
         self._ledger.add_skipped(
@@ -306,16 +292,17 @@ class _Sweep:
         return True
 
     def _measure(self, size: int, *, full: bool) -> None:
+        self._leave_larger_heap(size)
         effort = Effort(
             relative_error=self._ledger.plan.relative_error,
-            seconds=SAMPLING_S if full else 0.0,
+            seconds=self._sampling_s() if full else 0.0,
         )
         outcome = self._crew.measure(size, effort)
         if isinstance(outcome, Trouble):
             self._trouble(size, outcome)
         else:
             self._ledger.add_raw(outcome)
-            self._count(self._smallest())  # the key's operators are always those of this size
+            self._count(self._key_size(self._ledger.plan))
             self._count(size)
         built = self._ledger.built
         assert built is not None
@@ -323,8 +310,17 @@ class _Sweep:
         self._ledger.largest = largest_size(
             points, built.device.usable_bytes, self._cap(), self._ledger.largest_by_heap()
         )
-        point = next(p for p in points if p.micro_batch_size == size)
-        self._say("point", point_line(point), point)
+        for point in points:
+            if point.micro_batch_size == size:
+                self._say("point", point_line(point), point)
+
+    def _leave_larger_heap(self, size: int) -> None:
+        """On a CPU a smaller size after a larger one needs a fresh heap, or a model of it."""
+        built = self._crew.built
+        assert built is not None
+        larger = max(self._ledger.raw, default=0) > size
+        if built.device.kind == "cpu" and larger and self._ledger.heap_model() is None:
+            self._crew.dismiss()
 
     def _count(self, size: int) -> None:
         """Count this size, if counts are still wanted; what cannot be counted gets a note."""
@@ -345,13 +341,27 @@ class _Sweep:
             self._ledger.key = key
         self._ledger.counts.append(counts)
 
+    def _sampling_s(self) -> float:
+        """Error falls with the root of the samples: half the error is worth four times as long."""
+        wanted = self._ledger.plan.relative_error
+        return SAMPLING_S * min(MOST_PATIENCE, max(1.0, (DEFAULT_ERROR / wanted) ** 2))
+
     def _trouble(self, size: int, trouble: Trouble) -> None:
         """Record it; let a smaller size decide what is ambiguous; raise what no size can mend."""
         if trouble.ambiguous:
             trouble = self._decided(size, trouble)
+        explicit = self._ledger.plan.micro_batch_sizes
+        others_left = any(b != size and not self._ledger.has(b) for b in explicit)
         hopeless = trouble.status is PointStatus.FAILED and not self._ledger.ran_any()
-        if hopeless:
-            raise trouble.error or _step_error(self._ledger.spec, size, trouble.failure)
+        if hopeless and size == 1 and not explicit and trouble.error is None and self._cap() != 1:
+            # Some layers and losses need two samples; what is wrong otherwise fails at two as well.
+            self._fails_at_one = True
+            self._ledger.note(
+                "fails-at-one", f"micro-batch 1 fails: {trouble.failure.reason}", size=1
+            )
+            return
+        if hopeless and not others_left:
+            raise trouble.error or step_error(self._ledger.spec, size, trouble.failure)
         self._ledger.add_trouble(size, trouble)
 
     def _decided(self, size: int, trouble: Trouble) -> Trouble:
@@ -362,7 +372,8 @@ class _Sweep:
         if smaller < size:
             self._crew.dismiss()
             passed = self._crew.measure(smaller, Effort(seconds=0.0))
-            if isinstance(passed, RawPoint) and not self._ledger.has(smaller):
+            wanted = not self._ledger.plan.micro_batch_sizes  # an explicit size gets a full turn
+            if isinstance(passed, RawPoint) and wanted and not self._ledger.has(smaller):
                 self._ledger.add_raw(passed)
         if isinstance(passed, RawPoint):
             return trouble
@@ -382,12 +393,18 @@ class _Sweep:
 
     def _race(self) -> None:
         """Near-equal sizes run in turn, so that a slow moment cannot decide between them."""
-        sizes, rounds = contenders(self._ledger.points(), self._elapsed())
+        raced = [p for p in self._ledger.points() if p.micro_batch_size in self._ledger.raw]
+        sizes, rounds = contenders(raced, self._elapsed())
         budget = self._ledger.plan.time_budget_s
         if not sizes or self._ledger.spec.compile or (budget and self._elapsed() > 0.7 * budget):
             return
         self._say("race", "comparing in turn: " + ", ".join(map(str, sizes)))
-        answer = self._crew.request("race", micro_batch_sizes=list(sizes), rounds=rounds)
+        answer = self._crew.request(
+            "race",
+            micro_batch_sizes=list(sizes),
+            block_steps=[self._ledger.raw[b].timing.block_steps for b in sizes],
+            rounds=rounds,
+        )
         if isinstance(answer, Trouble):
             self._ledger.note("no-race", f"the comparison in turn failed: {answer.failure.reason}")
             return
@@ -398,30 +415,48 @@ class _Sweep:
 
     def _confirm(self) -> None:
         """Run the size it would choose without a target again, in a fresh process."""
+        built = self._crew.built
+        assert built is not None
         while True:
-            best = best_size(self._ledger.points())
+            best = best_size(self._ledger.points(), built.device.usable_bytes)
             if best is None or best in self._ledger.confirmed:
                 return
             self._crew.dismiss()
             self._say("confirm", f"micro-batch {best} again, in a fresh process")
             outcome = self._crew.measure(best, Effort(seconds=0.0))
-            if isinstance(outcome, RawPoint):
+            if isinstance(outcome, RawPoint) and not outcome.alloc_retries:
                 self._ledger.confirmed.add(best)
                 return
+            if isinstance(outcome, RawPoint):
+                reason = "fits only after a cache flush"
+                self._ledger.add_raw(outcome)
+            else:
+                reason = f"ended {outcome.status}: {outcome.failure.reason}"
             self._ledger.note(
                 "not-confirmed",
-                f"micro-batch {best} ran in the sweep but ended {outcome.status} in a fresh "
-                f"process: {outcome.failure.reason}",
+                f"micro-batch {best} ran in the sweep, but in a fresh process {reason}",
                 size=best,
             )
-            self._ledger.add_trouble(best, outcome)
+            if isinstance(outcome, Trouble):
+                if not outcome.status.is_too_big:
+                    return  # says nothing about its memory
+                self._ledger.add_trouble(best, outcome)
+
+    def _note_late_release(self) -> None:
+        if not self._crew.released:
+            self._ledger.note(
+                "late-release",
+                "the device had not freed a dead worker's memory when the next one began",
+                "sizes near the limit may have failed for that; sweep again",
+            )
 
     def _save(self) -> Profile:
-        """The profile, on disk as of now."""
+        """The profile as of now; on disk once it has a point."""
         profile = self._ledger.profile(self._elapsed())
-        if self._output is None:
-            self._output = profile_path(profile, self._store)
-        save(profile, self._output)
+        if profile.points:
+            if self._output is None:
+                self._output = profile_path(profile, self._store)
+            save(profile, self._output)
         return profile
 
     def _elapsed(self) -> float:

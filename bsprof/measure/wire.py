@@ -1,7 +1,7 @@
 """What parent and worker say to each other: one JSON object per line, on pipes of their own.
 
 The wire carries a version from the first day, and rank fields. Requests go down (`build`, `probe`,
-`measure`, `race`, `close`); replies come up (`hello`, `beat`, `reply`, `error`). A `beat` names
+`measure`, `count`, `race`); replies come up (`hello`, `beat`, `reply`, `error`). A `beat` names
 the phase that the worker has just entered: its limit starts again.
 """
 
@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 WIRE_VERSION = 1
-
-PhaseName = Literal["start", "build", "probe", "compile", "autotune", "step", "clean"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +26,6 @@ class PhaseLimits:
     build_s: float = 600.0
     probe_s: float = 120.0
     compile_s: float = 1800.0
-    autotune_s: float = 600.0
     step_s: float = 600.0
     clean_s: float = 120.0
 

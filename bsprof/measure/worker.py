@@ -49,7 +49,12 @@ class Connection:
 
 
 def end_when_orphaned(parent: int) -> None:
-    """Start a thread that ends this process group once `parent` is no longer the parent."""
+    """See to it that this process, and all of its group, end once `parent` is gone.
+
+    The kernel ends this process on Linux (also when user code never lets go of the GIL), a thread
+    elsewhere; a guard ends the group, so that no process of the user's script is left behind.
+    """
+    _start_guard()
     _ask_kernel_to_end_with_parent()
 
     def watch() -> None:
@@ -60,8 +65,22 @@ def end_when_orphaned(parent: int) -> None:
     threading.Thread(target=watch, name="orphan-watch", daemon=True).start()
 
 
+def _start_guard() -> None:
+    """Fork a small process of the same group that ends the group when this process is gone.
+
+    Forked before torch is imported and before any thread exists.
+    """
+    worker = os.getpid()
+    if os.fork():
+        return
+    os.closerange(3, 1024)  # no pipe is held open from here
+    while os.getppid() == worker:
+        time.sleep(ORPHAN_CHECK_S)
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
 def _ask_kernel_to_end_with_parent() -> None:
-    """On Linux the kernel itself sends SIGKILL: also when user code never lets go of the GIL."""
+    """On Linux the kernel itself sends SIGKILL when the parent is gone."""
     if not sys.platform.startswith("linux"):
         return
     import ctypes

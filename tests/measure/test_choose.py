@@ -1,9 +1,11 @@
 """What the points so far say, by hand-made points."""
 
+from dataclasses import replace
+
 import pytest
 
 from bsprof.measure.choose import best_size, contenders, largest_size
-from bsprof.records import MemoryPeaks, Phase, Point, PointStatus, Quantity
+from bsprof.records import MemoryPeaks, Phase, Point, PointStatus, Quantity, Timing
 
 LIMIT = 1000
 
@@ -54,15 +56,50 @@ def test_without_a_prediction_the_memory_fit_says_it():
 
 def test_nothing_ran():
     assert largest_size([failed(1)], LIMIT, None) is None
-    assert best_size([failed(1)]) is None
+    assert best_size([failed(1)], LIMIT) is None
 
 
 def test_the_best_is_the_cheapest_sample_among_timed_sizes():
-    assert best_size([ok(1, 1.0), ok(4, 2.0), ok(8, 4.8), ok(16)]) == 4
+    assert best_size([ok(1, 1.0), ok(4, 2.0), ok(8, 4.8), ok(16)], LIMIT) == 4
 
 
-@pytest.mark.parametrize(("spent", "sizes"), [(100.0, (4, 8)), (1.0, ())])
+@pytest.mark.parametrize(("spent", "sizes"), [(1000.0, (4, 8)), (1.0, ())])
 def test_near_equals_are_compared_when_it_is_worth_the_time(spent, sizes):
     found, rounds = contenders([ok(1, 1.0), ok(4, 2.0), ok(8, 4.05), ok(16, 9.0)], spent)
     assert found == sizes
     assert (rounds >= 1) == bool(sizes)
+
+
+def test_a_failure_that_is_not_about_memory_bounds_nothing():
+    slow = Point(micro_batch_size=256, status=PointStatus.TIMEOUT)
+    found = largest_size([ok(8), ok(64), slow], LIMIT, None, between(125, 130, 135))
+    assert (found.low, found.value, found.high) == (125, 130, 135)
+
+
+def test_a_known_failure_far_above_only_bounds_the_prediction():
+    found = largest_size([ok(8), ok(64), failed(256)], LIMIT, None, between(125, 130, 135))
+    assert (found.low, found.value, found.high) == (125, 130, 135)
+
+
+def raced(size, seconds, rounds):
+    point = ok(size, seconds)
+    return replace(
+        point,
+        timing=Timing(micro_step_samples_s=(seconds,) * 5, race_samples_s=tuple(rounds)),
+    )
+
+
+def test_a_shown_tie_goes_to_the_smaller():
+    slow_moments = (1.0, 1.3, 0.9, 1.1, 1.0, 1.2)
+    small = raced(4, 0.4008, [0.4008 * m for m in slow_moments])
+    large = raced(8, 0.8, [0.8 * m for m in slow_moments])
+    assert best_size([small, large], LIMIT) == 4
+    apart = raced(4, 0.42, [0.42 * m for m in slow_moments])
+    assert best_size([apart, large], LIMIT) == 8
+
+
+def test_the_usual_headroom_stays_free():
+    tight = replace(ok(8, 0.8), device_used_bytes=Quantity.exact(960))
+    roomy = replace(ok(4, 0.5), device_used_bytes=Quantity.exact(500))
+    assert best_size([roomy, tight], LIMIT) == 4
+    assert best_size([tight], LIMIT) == 8

@@ -1,6 +1,7 @@
 """The schedule against simulated devices: known time and memory curves, nothing is timed."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -115,7 +116,7 @@ def test_a_flat_curve_is_not_followed_to_the_limit():
 def test_find_max_brackets_the_largest_size_by_running():
     points, largest = run(SHAPES["flat"], memory(0.3, 15), 3 * GIB, find_max=True)
     true = int((3 - 0.3) * 1024 / 15)
-    assert schedule.largest_ok(tuple(points)) <= true < schedule.smallest_too_big(tuple(points))
+    assert schedule.largest_ok(tuple(points)) <= true < schedule.smallest_not_run(tuple(points))
     assert largest.high - largest.low <= max(1, 0.05 * true)
     assert largest.low <= true <= largest.high
 
@@ -199,3 +200,28 @@ def test_it_ends_and_never_repeats_nor_passes_a_known_limit(
 )
 def test_nice_between(low, high, expected):
     assert schedule.nice_between(low, high) == expected
+
+
+@pytest.mark.parametrize("fits", [1, 2, 3, 5, 7])
+def test_a_second_size_that_is_too_big_does_not_end_the_sweep(fits):
+    points, largest = run(SHAPES["saturating"], memory(0.0, 100), fits * 100 * 2**20)
+    assert schedule.largest_ok(tuple(points)) == fits
+    assert largest.low <= fits <= largest.high
+
+
+def test_sizes_that_fit_only_after_a_flush_bound_the_answer():
+    """As on a GPU near its limit: usable up to 460, flushed up to 524."""
+    points, largest = [], None
+    while True:
+        step = schedule.next_step(
+            schedule.View(points=tuple(points), largest=largest, find_max=True)
+        )
+        if step is None:
+            break
+        point = outcome(step, SHAPES["flat"], memory(0.3, 15), 8 * GIB)
+        if point.micro_batch_size > 460 and point.status is PointStatus.OK:
+            point = replace(point, alloc_retries=2)
+        points.append(point)
+        largest = largest_size(points, 8 * GIB, None)
+    good = schedule.largest_ok(tuple(points))
+    assert 0.94 * 460 <= good <= 460

@@ -28,6 +28,7 @@ _BASELINE_SLACK_BYTES = 64 * 2**20
 # what a neighbour may have taken meanwhile. Heuristic.
 _RELEASE_TIMEOUT_S = 30.0
 _RELEASE_SLACK_SHARE = 0.01
+_RELEASE_SLACK_BYTES = 2**30  # a context of our own, up to about that, is open by now
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 
 
@@ -184,7 +185,7 @@ class AcceleratorDevice:
         A driver frees the memory of a killed process some time after its death. Call it in a
         fresh worker, before anything is allocated, with what the first worker found usable.
         """
-        wanted = usable_bytes * (1 - _RELEASE_SLACK_SHARE)
+        wanted = usable_bytes - max(_RELEASE_SLACK_BYTES, _RELEASE_SLACK_SHARE * usable_bytes)
         deadline, wait_s = self._clock() + _RELEASE_TIMEOUT_S, _FIRST_WAIT_S
         while True:
             # The context is open already, so what is in use holds ours as well as theirs.

@@ -1,0 +1,59 @@
+"""A sweep's outcomes in words: one line for a point, one error for what ends the sweep (pure)."""
+
+from __future__ import annotations
+
+from bsprof.errors import BsprofError, MeasurementError, WorkloadError
+from bsprof.measure.crew import Trouble
+from bsprof.records import Failure, Point, WorkloadSpec
+from bsprof.units import format_bytes, format_count, format_seconds
+
+
+def point_line(point: Point) -> str:
+    """One finished point in one line, for people."""
+    size = f"micro-batch {point.micro_batch_size}"
+    if point.micro_step_s is None or point.samples_per_s is None:
+        reason = point.failure.reason if point.failure is not None else ""
+        return f"{size}: {point.status}" + (f" ({reason})" if reason else "")
+    used = format_bytes(point.device_used_bytes.value) if point.device_used_bytes else "unknown"
+    return (
+        f"{size}: {format_seconds(point.micro_step_s.value)} a micro-step, "
+        f"{format_count(point.samples_per_s.value)} samples/s, {used} used"
+    )
+
+
+def build_error(spec: WorkloadSpec, trouble: Trouble) -> BsprofError:
+    """Why not even building worked, as an error to raise."""
+    if trouble.error is not None:
+        return trouble.error
+    if trouble.failure.phase == "start":
+        return MeasurementError(
+            "cannot start a worker",
+            found=_told(trouble.failure),
+            next_step="see `bsprof doctor`",
+        )
+    if trouble.status.is_too_big:
+        return MeasurementError(
+            f"{spec.model} does not fit: building it ran out of memory",
+            found=trouble.failure.reason,
+            next_step="use a device with more memory, a smaller model, or bf16 weights",
+        )
+    return WorkloadError(
+        f"cannot build {spec.model}",
+        found=_told(trouble.failure),
+        next_step="mend the workload's code and sweep again",
+    )
+
+
+def step_error(spec: WorkloadSpec, size: int, failure: Failure) -> BsprofError:
+    """What the workload raised at the only size it was tried at, as an error to raise."""
+    return WorkloadError(
+        f"{spec.model} failed at micro-batch {size}",
+        found=_told(failure),
+        next_step="mend the workload's code and sweep again",
+    )
+
+
+def _told(failure: Failure) -> str:
+    """A failure's reason and place, with the last lines of the script below."""
+    place = f" at {failure.location}" if failure.location else ""
+    return "\n".join([f"{failure.reason}{place}", *failure.tail])
