@@ -1,9 +1,9 @@
 """Plays a recorded stream of allocations on this process's own C heap and prints its peaks.
 
 A program of its own, run by `bsprof.measure.heap` in a small process: standard library only, no
-import of bsprof. Reads one job from standard input, prints `{size: bytes}`. Each size is played
-in a forked child, so that every heap starts equally fresh. No byte of the blocks is touched:
-what counts against RLIMIT_DATA is what was asked for.
+import of bsprof. Reads one job from standard input, prints `{size: bytes}`, null where memory
+ended. Each size is played in a forked child, so that every heap starts equally fresh. No byte of
+the blocks is touched: what counts against RLIMIT_DATA is what was asked for.
 """
 
 import ctypes
@@ -77,7 +77,9 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             try:
-                os.write(write, str(play(job, size)).encode())
+                os.write(write, json.dumps(play(job, size)).encode())
+            except MemoryError:
+                os.write(write, b"null")
             finally:
                 os._exit(0)
         os.close(write)
@@ -85,7 +87,7 @@ def main() -> None:
             text = answer.read()
         os.waitpid(child, 0)
         if text:
-            peaks[size] = int(text)
+            peaks[size] = json.loads(text)
     json.dump(peaks, sys.stdout)
 
 

@@ -16,6 +16,7 @@ from bsprof.measure.derive import derive_point, repaced_point, with_race
 from bsprof.measure.heap import HeapModel, fit_heap, largest_by_heap
 from bsprof.measure.raw import Counts, RawPoint
 from bsprof.records import (
+    Category,
     DevicePeaks,
     Note,
     Origin,
@@ -165,7 +166,11 @@ class Ledger:
             self._heap_sizes, self._heap = sizes, None
             used = {b: max(r.memory.device_used_by_phase_bytes.values()) for b, r in own.items()}
             with suppress(FitError):
-                self._heap = fit_heap([r.heap for r in own.values() if r.heap is not None], used)
+                self._heap = fit_heap(
+                    [r.heap for r in own.values() if r.heap is not None],
+                    used,
+                    held_bytes=min(map(_held_bytes, own.values()), default=0.0),
+                )
         return self._heap
 
     def largest_by_heap(self) -> Quantity | None:
@@ -252,3 +257,9 @@ class Ledger:
                 "uncounted-operators",
                 "FLOPs of these operators are not known and count as zero: " + ", ".join(uncounted),
             )
+
+
+def _held_bytes(raw: RawPoint) -> float:
+    """What the process held before this size, without the weights."""
+    held = raw.memory.baseline_device_used_bytes or 0
+    return max(0.0, held - raw.resident_by_category_bytes.get(Category.WEIGHTS, 0))

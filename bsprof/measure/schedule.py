@@ -30,6 +30,8 @@ BRACKET = 0.05
 """A bracketed largest size is known to within this share."""
 USEFUL_WIDTH = 0.10
 """A predicted largest size with a wider interval is not useful (relative full width)."""
+LEVER = 1.5
+"""A size that is only to narrow the prediction must be so many times the largest that ran."""
 KINK = 1.05
 """Segments whose slopes differ by less than this factor are one line (heuristic)."""
 MAX_POINTS = 40
@@ -192,13 +194,17 @@ def _grow(view: View, timed: list[Timed]) -> int | None:
 def _still_rising(timed: list[Timed]) -> bool:
     """Whether growth beyond the last size could pay, by the last segments of the curve.
 
-    That throughput falls must be clear of both intervals: one slow moment ends no sweep.
+    That throughput falls must be clear of both intervals: one slow moment ends no sweep. A size
+    that takes as long as all before it together has to promise twice as much.
     """
     (last, seconds), before = timed[-1], timed[:-1]
     best, best_seconds = min(before, key=lambda item: item[1].value / item[0])
     if seconds.low / last > best_seconds.high / best * (1 + WORTH_MEASURING):
         return False
-    return possible_gain([(b, t.value) for b, t in timed]) > WORTH_MEASURING
+    spent = sum(t.value for _, t in timed)
+    costly = 2 * seconds.value >= spent  # twice the last size takes about twice as long
+    worth = WORTH_MEASURING * (2 if costly else 1)
+    return possible_gain([(b, t.value) for b, t in timed]) > worth
 
 
 def _refine(timed: list[Timed]) -> int | None:
@@ -254,7 +260,7 @@ def _bracket(view: View, rising: bool, timed: int) -> int | None:
     if too_big is None and too_wide and view.largest is not None:
         # A longer lever narrows the prediction without paying for a run at the limit.
         wanted = min(2 * good, int(view.largest.low))
-        return wanted if wanted > good else None
+        return wanted if wanted >= LEVER * good else None
     return None
 
 
