@@ -207,12 +207,12 @@ def fit_heap(
     weights = {b: grown[b] / used_bytes[b] ** 2 for b in sizes}
     beyond = sum(w * (used_bytes[b] - held_bytes - grown[b]) for b, w in weights.items())
     excess = max(0.0, beyond / sum(w * grown[b] for b, w in weights.items()))
-    off = [abs(held_bytes + (1 + excess) * grown[b] - used_bytes[b]) / used_bytes[b] for b in sizes]
+    off = [(held_bytes + (1 + excess) * grown[b]) / used_bytes[b] - 1 for b in sizes]
     return HeapModel(
         pair=pair,
         offset_bytes=held_bytes,
         excess=excess,
-        scatter=max(off),
+        scatter=math.sqrt(sum(x * x for x in off) / len(off)),
         largest_measured=sizes[-1],
     )
 

@@ -256,9 +256,10 @@ def _bracket(view: View, rising: bool, timed: int) -> int | None:
         return None
     if view.find_max or (rising and (timed >= 2 or too_big is not None)):
         return _halve_bracket(view, good, too_big)
-    too_wide = view.largest is None or view.largest.relative_width > USEFUL_WIDTH
-    if too_big is None and too_wide and view.largest is not None:
-        # A longer lever narrows the prediction without paying for a run at the limit.
+    too_wide = view.largest is not None and view.largest.relative_width > USEFUL_WIDTH
+    untimed = any(p.is_ok and p.micro_step_s is None for p in view.points)
+    if too_big is None and too_wide and not untimed and view.largest is not None:
+        # A longer lever narrows the prediction without paying for a run at the limit; once.
         wanted = min(2 * good, int(view.largest.low))
         return wanted if wanted >= LEVER * good else None
     return None
