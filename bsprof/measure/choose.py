@@ -46,7 +46,7 @@ def largest_size(
     tops = [b for b in (cap, None if too_big is None else too_big - 1) if b is not None]
     top = min(tops, default=None)
     if predicted is None:
-        return None if top is None else Quantity(value=known_ok, low=known_ok, high=top)
+        return None if too_big is None else Quantity(value=known_ok, low=known_ok, high=too_big - 1)
     contradicted = predicted.high <= known_ok or (top is not None and predicted.low > top)
     closed = top is not None and top - known_ok <= max(1, schedule.BRACKET * known_ok)
     if contradicted or closed:

@@ -204,6 +204,8 @@ def fit_heap(
     if pair is None or len(sizes) < 2:
         raise FitError("cannot model the heap", found="fewer than two like updates recorded")
     grown = replay_peaks(pair, sizes)
+    if not 0 < max(grown.values()) < math.inf:
+        raise FitError("cannot model the heap", found="no growth of it with the update")
     weights = {b: grown[b] / used_bytes[b] ** 2 for b in sizes}
     beyond = sum(w * (used_bytes[b] - held_bytes - grown[b]) for b, w in weights.items())
     excess = max(0.0, beyond / sum(w * grown[b] for b, w in weights.items()))

@@ -103,3 +103,8 @@ def test_the_usual_headroom_stays_free():
     roomy = replace(ok(4, 0.5), device_used_bytes=Quantity.exact(500))
     assert best_size([roomy, tight], LIMIT) == 4
     assert best_size([tight], LIMIT) == 8
+
+
+def test_a_cap_that_was_not_reached_says_nothing_of_memory():
+    flat = [ok(1, used=100), ok(2, used=100)]
+    assert largest_size(flat, LIMIT, 3) is None

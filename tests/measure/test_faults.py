@@ -130,6 +130,7 @@ def test_a_batch_of_another_size_is_refused(peaks_store):
     assert "2" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_real_memory_limit_is_found_and_kept(peaks_store):
     profile = run_sweep(
         WorkloadSpec(model=f"{FAULTY}:hungry", optimizer="sgd"),

@@ -107,3 +107,9 @@ def test_a_stream_whose_blocks_vanish_at_one_sample_is_played():
         for b in (2, 4)
     )
     assert replay_peaks(pair, [1, 2])[1] >= WEIGHTS[0]
+
+
+def test_a_heap_that_does_not_grow_at_all_has_no_model():
+    pair = tuple(make_trace(b, (), [(1, 64), (1, -64)]) for b in (1, 2))
+    with pytest.raises(FitError, match="heap"):
+        fit_heap(list(pair), {1: 400 * MIB, 2: 400 * MIB}, 300 * MIB)

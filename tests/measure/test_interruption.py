@@ -128,7 +128,7 @@ def test_kill_of_the_parent_leaves_a_readable_profile_and_no_orphan(folder):
     mine = workers_of(process.pid)
     assert mine
     process.kill()
-    process.wait()
+    process.communicate(timeout=60)  # ends only when no orphan holds its pipes
     assert_gone(mine)
     assert load(folder / "profile.json").points[0].status is PointStatus.OK
 
