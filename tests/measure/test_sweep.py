@@ -23,10 +23,10 @@ def test_a_point_is_whole_and_consistent(peaks_store):
         assert point.regime is not Regime.UNKNOWN
         phases = point.memory.allocated_by_phase_bytes
         assert set(phases) == {Phase.FORWARD_BACKWARD, Phase.ACCUMULATION, Phase.OPTIMIZER_STEP}
-        # A second micro-step holds all gradients as well.
+        # A second micro-step holds the gradients of the first as well.
         gradients = 4 * profile.facts.trainable_parameter_count
         grown = phases[Phase.ACCUMULATION] - phases[Phase.FORWARD_BACKWARD]
-        assert grown == pytest.approx(gradients, rel=0.3)
+        assert 0 < grown <= 1.1 * gradients
         assert sum(point.peak_by_category_bytes.values()) == phases[point.peak_phase]
         assert point.peak_allocated_bytes.value < point.device_used_bytes.value
     assert large.flops.value == 4 * small.flops.value
@@ -74,4 +74,4 @@ def test_a_budget_ends_the_sweep_with_a_note(peaks_store):
     profile = run_sweep("gpt-tiny", device="cpu", plan=plan, store=peaks_store)
     assert len(profile.points) == 1
     assert "time-budget" in {note.code for note in profile.notes}
-    assert profile.complete
+    assert not profile.complete
