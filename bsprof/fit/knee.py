@@ -60,8 +60,7 @@ def knee_from_points(points: Sequence[Point], knee_share: float = KNEE_SHARE) ->
 def throughput_shape(points: Sequence[Point], *, knee_share: float = KNEE_SHARE) -> ThroughputShape:
     """Whether throughput of the micro-step rises, levels off, is flat or falls; and its knee.
 
-    Points that failed, that fitted only after a cache flush, or that were interpolated are left
-    out.
+    Points that failed, or that fitted only after a cache flush, are left out.
 
     Raises:
         ValueError: a share outside 0 to 1.
@@ -94,7 +93,7 @@ def measured_rates(points: Sequence[Point]) -> tuple[Rate, ...]:
     best: dict[int, Rate] = {}
     for point in points:
         time = _micro_step(point)
-        if not point.is_ok or point.interpolated or time is None or time.value <= 0:
+        if not point.is_ok or time is None or time.value <= 0:
             continue
         error = math.hypot((time.high - time.low) / (2 * _Z90 * time.value), _FLOOR_ERROR)
         rate = Rate(size=point.micro_batch_size, seconds=time.value, error=error)

@@ -45,10 +45,11 @@ class Line:
         """Standard deviation of one outcome around the line where slope * g is `growth`."""
         return self.share * _spread(growth, self.top_growth, self.floor)
 
-    def variance_of_mean(self, x: float) -> float:
-        """Squared standard error of the line itself at x."""
-        (bb, bs), (_, ss) = self.covariance
-        return max(0.0, bb + 2 * x * bs + x * x * ss)
+
+def variance_of_mean(covariance: Sequence[Sequence[float]], x: float) -> float:
+    """Squared standard error of a line itself at x, from the covariance of (base, slope)."""
+    (bb, bs), (_, ss) = covariance
+    return max(0.0, bb + 2 * x * bs + x * x * ss)
 
 
 def fit_line(

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from bsprof.errors import FitError
-from bsprof.fit.lines import FLOOR_SHARE, Line, fit_line
+from bsprof.fit.lines import FLOOR_SHARE, Line, fit_line, variance_of_mean
 from bsprof.fit.student import t_cdf, t_quantile
 from bsprof.records.fit import MemoryFit, PhaseLine
 from bsprof.records.point import Phase, Point
@@ -40,11 +40,7 @@ def fit_memory(points: Sequence[Point]) -> MemoryFit:
     Raises:
         FitError: fewer than two sizes with memory numbers.
     """
-    usable = {
-        p.micro_batch_size: p
-        for p in points
-        if p.is_ok and not p.interpolated and _device_used(p) is not None
-    }
+    usable = {p.micro_batch_size: p for p in points if p.is_ok and _device_used(p) is not None}
     sizes = sorted(usable)
     if len(sizes) < 2:
         raise FitError(
@@ -139,8 +135,7 @@ def _device_used(point: Point) -> float | None:
 
 def _deviation(line: PhaseLine, size: float, measured: int) -> float:
     """Standard deviation of one run around the line's estimate at a size."""
-    (bb, bs), (_, ss) = line.covariance
-    mean = max(0.0, bb + 2 * size * bs + size * size * ss)
+    mean = variance_of_mean(line.covariance, size)
     floor = max(FLOOR_SHARE * abs(line.base_bytes), 1.0)
     scatter = (
         line.residual_bytes

@@ -49,7 +49,7 @@ def fit_time(points: Sequence[Point], *, knee_share: float = KNEE_SHARE) -> Time
     from the form.
 
     Args:
-        points: Points of one profile; failed, retried and interpolated ones are left out.
+        points: Points of one profile; failed and retried ones are left out.
         knee_share: Share of the asymptotic throughput that makes the knee, 0 to 1.
 
     Raises:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bsprof.recommend.curve import Cost, Curve
-from bsprof.recommend.pieces import Pieces, equal_pieces, pieces_by_rank
-from bsprof.records import Quantity
+from bsprof.recommend.pieces import equal_pieces, exact_pieces
+from bsprof.records import Quantity, RankPieces
 
 TIE_SHARE = 0.01
 """Two update times are tied when the 90 % bound of their paired difference is at most this."""
@@ -20,7 +20,7 @@ class Candidate:
 
     Attributes:
         micro_batch_size: The largest piece.
-        pieces_by_rank: For each rank the sizes it runs, in order.
+        pieces: What the ranks run, the larger shares first.
         effective_batch_size: Sum of all pieces.
         cost: Seconds of an update on the slowest rank, as coefficients.
         step_time_s: The same as a number.
@@ -31,7 +31,7 @@ class Candidate:
     """
 
     micro_batch_size: int
-    pieces_by_rank: tuple[Pieces, ...]
+    pieces: tuple[RankPieces, ...]
     effective_batch_size: int
     cost: Cost
     step_time_s: Quantity
@@ -43,7 +43,7 @@ class Candidate:
     @property
     def accumulation_steps(self) -> int:
         """Micro-steps per update on the rank that has the most."""
-        return len(self.pieces_by_rank[0])
+        return self.pieces[0].steps
 
     @property
     def seconds_per_sample(self) -> float:
@@ -116,13 +116,13 @@ class Splitting:
 
     def _candidate(self, size: int) -> Candidate | None:
         if self.target_batch is None:
-            return self._built(((size,),) * self.world_size)
+            return self._built((RankPieces.of((size,), ranks=self.world_size),))
 
         def allowed(piece: int) -> bool:
             single = self.avoid_single and piece == 1 and size > 1
             return not single and self.curve.is_safe(piece)
 
-        exact = self._built(pieces_by_rank(self.target_batch, self.world_size, size, allowed))
+        exact = self._built(exact_pieces(self.target_batch, self.world_size, size, allowed))
         if self.tolerance == 0:
             return exact
         near = self._built(equal_pieces(self.target_batch, self.world_size, size, self.tolerance))
@@ -132,35 +132,29 @@ class Splitting:
         spares_a_shape = self.prefer_one_shape and exact.shapes > 1 and gain >= 0
         return near if gain > TIE_SHARE or spares_a_shape else exact
 
-    def _built(self, pieces: tuple[Pieces, ...] | None) -> Candidate | None:
+    def _built(self, pieces: tuple[RankPieces, ...] | None) -> Candidate | None:
         if pieces is None:
             return None
-        kinds = {pieces[0], pieces[-1]}  # ranks have one of two shares, the larger ones first
-        size = max(map(max, kinds))
+        sizes = frozenset[int]().union(*(kind.sizes for kind in pieces))
+        size = max(sizes)
         point = self.curve.points.get(size)
         if point is None and not self.curve.is_between(size):
             return None  # below the smallest measured size nothing is recommended
-        costs = [self.curve.update(kind, with_sync=self.with_sync) for kind in sorted(kinds)]
+        costs = [self.curve.update(kind.runs, with_sync=self.with_sync) for kind in pieces]
         cost = max(costs, key=lambda c: self.curve.seconds(c).value)
-        sizes = set().union(*kinds)
         return Candidate(
             micro_batch_size=size,
-            pieces_by_rank=pieces,
-            effective_batch_size=self._sum(pieces),
+            pieces=pieces,
+            effective_batch_size=sum(kind.ranks * kind.samples for kind in pieces),
             cost=cost,
             step_time_s=self.curve.seconds(cost),
             used_bytes=self._used(sizes),
             ceiling_bytes=self.curve.ceiling_bytes(size),
-            interpolated=point is None or point.interpolated,
+            interpolated=point is None,
             shapes=len(sizes),
         )
 
-    @staticmethod
-    def _sum(pieces: tuple[Pieces, ...]) -> int:
-        sums = {id(rank): sum(rank) for rank in (pieces[0], pieces[-1])}
-        return sum(sums[id(rank)] for rank in pieces)
-
-    def _used(self, sizes: set[int]) -> Quantity | None:
+    def _used(self, sizes: Iterable[int]) -> Quantity | None:
         used = [q for q in map(self.curve.used_bytes, sizes) if q is not None]
         if not used:
             return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bsprof.fit.samples import median_quantity, paired_difference
-from bsprof.records import Origin, Point, Profile, Quantity, Regime, Timing
+from bsprof.records import Origin, PieceRun, Point, Profile, Quantity, Regime, Timing
 
 # Allocators round up, so memory between two sizes is not exactly below the chord of a convex
 # curve. Heuristic; never more than what the larger of the two neighbours needed.
@@ -52,7 +52,7 @@ def usable_points(profile: Profile) -> tuple[Point, ...]:
         for point in sorted(profile.ok_points(), key=lambda p: p.micro_batch_size)
         if point.micro_step_s is not None
         and point.micro_step_s.value > 0
-        and not (measured and not point.interpolated and point.micro_steps_run < 1)
+        and not (measured and point.micro_steps_run < 1)
         and point.observed_micro_batch_size in (None, point.micro_batch_size)
     )
 
@@ -173,9 +173,11 @@ class Curve:
         sync = (Part.SYNC_STEP, nearest)
         return {sync: 1.0, (Part.MICRO_STEP, nearest): -1.0} if sync in self.medians else {}
 
-    def update(self, pieces: Iterable[int], *, with_sync: bool) -> Cost:
+    def update(self, runs: Iterable[PieceRun], *, with_sync: bool) -> Cost:
         """Seconds of an update that runs these pieces on one rank, then the optimizer step."""
-        counts = Counter(pieces)
+        counts: Counter[int] = Counter()
+        for run in runs:
+            counts[run.size] += run.count
         largest = max(counts)
         costs = [(self.micro_step(size), count) for size, count in counts.items()]
         costs.append((self.optimizer_step(largest), 1))

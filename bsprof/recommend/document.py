@@ -38,14 +38,15 @@ def recommendation_document(recommendation: Recommendation) -> dict[str, Any]:
 
 def _plan(plan: Plan) -> dict[str, Any]:
     # The pieces are plain integers and may be very many: copied, not walked.
-    document = to_json(replace(plan, pieces_by_rank=()))
+    document = to_json(plan)
     assert isinstance(document, dict)
+    del document["pieces"]
     document["pieces_by_rank"] = [list(rank) for rank in plan.pieces_by_rank]
     return document
 
 
 def _alternative(alternative: Alternative) -> dict[str, Any]:
-    document = _plan(replace(alternative.plan, pieces_by_rank=()))
+    document = _plan(replace(alternative.plan, pieces=()))
     del document["pieces_by_rank"]
     return {
         **document,

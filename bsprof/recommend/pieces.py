@@ -2,18 +2,23 @@
 
 A rank's share is cut into full micro-batches and one smaller last piece. That keeps nearly all
 of the work at the one size that was measured; pieces of equal size are the special case without
-a last piece.
+a last piece. Pieces are kept as runs of one size: a target of millions of samples has millions
+of pieces, and few different ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-Pieces = tuple[int, ...]
+from bsprof.records import PieceRun, RankPieces
+
+Runs = tuple[PieceRun, ...]
 
 
-def shares_of_ranks(target: int, world_size: int) -> tuple[int, ...]:
-    """Samples of each rank: they sum to `target` and differ by one at most, larger ones first.
+def shares_of_ranks(target: int, world_size: int) -> tuple[tuple[int, int], ...]:
+    """Samples of a rank and how many ranks have so many, larger shares first.
+
+    They sum to `target` and differ by one at most.
 
     Raises:
         ValueError: fewer samples than ranks, or fewer than one rank.
@@ -21,13 +26,14 @@ def shares_of_ranks(target: int, world_size: int) -> tuple[int, ...]:
     if world_size < 1 or target < world_size:
         raise ValueError(f"{target} samples cannot give each of {world_size} ranks at least one")
     share, left = divmod(target, world_size)
-    return (share + 1,) * left + (share,) * (world_size - left)
+    shares = ((share + 1, left), (share, world_size - left))
+    return shares if left else shares[1:]
 
 
-def pieces_by_rank(
+def exact_pieces(
     target: int, world_size: int, micro_batch_size: int, allowed: Callable[[int], bool]
-) -> tuple[Pieces, ...] | None:
-    """For each rank the sizes it runs, in order; they sum to `target` over all ranks.
+) -> tuple[RankPieces, ...] | None:
+    """What the ranks run, those with the larger share first; they sum to `target` over all ranks.
 
     Every rank runs the same number of pieces, where its share has enough samples for that: with
     fewer pieces a rank would wait for the others at each synchronisation. No piece is above
@@ -49,17 +55,19 @@ def pieces_by_rank(
     if micro_batch_size < 1:
         raise ValueError(f"a micro-batch has at least one sample, not {micro_batch_size}")
     shares = shares_of_ranks(target, world_size)
-    steps = -(-shares[0] // micro_batch_size)
-    larger = _pieces(shares[0], steps, micro_batch_size, allowed)
-    smaller = _pieces(shares[-1], steps, micro_batch_size, allowed)
-    if larger is None or smaller is None:
-        return None
-    return tuple(larger if share == shares[0] else smaller for share in shares)
+    steps = -(-shares[0][0] // micro_batch_size)
+    found = []
+    for share, ranks in shares:
+        runs = _runs_of_share(share, steps, micro_batch_size, allowed)
+        if runs is None:
+            return None
+        found.append(RankPieces(ranks=ranks, runs=runs))
+    return tuple(found)
 
 
 def equal_pieces(
     target: int, world_size: int, micro_batch_size: int, tolerance: float
-) -> tuple[Pieces, ...] | None:
+) -> tuple[RankPieces, ...] | None:
     """Pieces of one size whose sum comes nearest to `target`, if within `tolerance` of it.
 
     A tie goes to the smaller sum, so that the update is never above what was asked without need.
@@ -72,23 +80,34 @@ def equal_pieces(
     steps = min((max(below, 1), below + 1), key=lambda k: (abs(k * step - target), k))
     if abs(steps * step - target) > tolerance * target:
         return None
-    return ((micro_batch_size,) * steps,) * world_size
+    return (RankPieces(ranks=world_size, runs=_runs((micro_batch_size, steps))),)
 
 
-def _pieces(
+def _runs(*runs: tuple[int, int]) -> Runs:
+    """Runs from (size, count), without empty ones, neighbours of one size together."""
+    found: list[PieceRun] = []
+    for size, count in runs:
+        if found and found[-1].size == size:
+            count += found.pop().count
+        if count:
+            found.append(PieceRun(size=size, count=count))
+    return tuple(found)
+
+
+def _runs_of_share(
     share: int, steps: int, micro_batch_size: int, allowed: Callable[[int], bool]
-) -> Pieces | None:
+) -> Runs | None:
     """One rank's pieces; `steps` of them unless its share is too small for that."""
     full = steps - 1
     rest = share - full * micro_batch_size
     if rest >= 1 and allowed(rest):
-        return (micro_batch_size,) * full + (rest,)
+        return _runs((micro_batch_size, full), (rest, 1))
     if full == 0:
         return None
     for moved in range(1, (micro_batch_size - rest) // 2 + 1):
         larger, smaller = micro_batch_size - moved, rest + moved
         if allowed(larger) and allowed(smaller):
-            return (micro_batch_size,) * (full - 1) + (larger, smaller)
+            return _runs((micro_batch_size, full - 1), (larger, 1), (smaller, 1))
     if rest == 0:  # one sample less than the other ranks, and that sample was their last piece
-        return (micro_batch_size,) * full
+        return _runs((micro_batch_size, full))
     return None

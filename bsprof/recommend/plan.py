@@ -137,7 +137,7 @@ def _plan(profile: Profile, curve: Curve, candidate: Candidate) -> Plan:
     return Plan(
         micro_batch_size=size,
         accumulation_steps=candidate.accumulation_steps,
-        pieces_by_rank=candidate.pieces_by_rank,
+        pieces=candidate.pieces,
         effective_batch_size=candidate.effective_batch_size,
         step_time_s=candidate.step_time_s,
         samples_per_s=per_second(candidate.effective_batch_size, candidate.step_time_s),

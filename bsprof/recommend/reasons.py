@@ -104,16 +104,14 @@ def reason_against(ground: Ground, other: Candidate, excess: Quantity) -> str:
 
 def _what(ground: Ground) -> str:
     plan, target = ground.plan, ground.target
-    ranks: dict[tuple[int, ...], int] = {}
-    for kind in (plan.pieces_by_rank[0], plan.pieces_by_rank[-1]):
-        ranks[kind] = 0
-    for rank in plan.pieces_by_rank:
-        ranks[rank] += 1
     if target.world_size == 1:
-        split = pieces(plan.pieces_by_rank[0], ground.step)
+        split = pieces(plan.pieces[0].runs, ground.step)
     else:
         split = listing(
-            [f"{pieces(p, ground.step)} on {plural(n, 'rank')}" for p, n in ranks.items()]
+            [
+                f"{pieces(kind.runs, ground.step)} on {plural(kind.ranks, 'rank')}"
+                for kind in plan.pieces
+            ]
         )
     deviation = plan.effective_batch_size - target.target_batch
     if deviation:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 
-from bsprof.records import PointStatus, Quantity
+from bsprof.records import PieceRun, PointStatus, Quantity
 from bsprof.units import format_share
 
 _NO_DIFFERENCE = 0.0005  # shown with one digit of a percent, this is 0.0 %
@@ -45,11 +44,10 @@ def slower_or_faster(excess: Quantity) -> str:
     return f"{value} {word}" + ("" if low == high else f" ({low} to {high})")
 
 
-def pieces(sizes: Sequence[int], step: str) -> str:
+def pieces(runs: Sequence[PieceRun], step: str) -> str:
     """`32 micro-steps of 64`, `31 micro-steps of 64 and 1 of 16`."""
-    runs = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
-    first = f"{plural(runs[0][1], step)} of {runs[0][0]:,}"
-    return " and ".join([first, *(f"{count:,} of {size:,}" for size, count in runs[1:])])
+    first = f"{plural(runs[0].count, step)} of {runs[0].size:,}"
+    return " and ".join([first, *(f"{run.count:,} of {run.size:,}" for run in runs[1:])])
 
 
 def listing(parts: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -46,14 +48,60 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PieceRun:
+    """`count` pieces of `size` samples, one after the other."""
+
+    size: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPieces:
+    """What each of `ranks` ranks runs per update: the pieces of `runs`, in order."""
+
+    ranks: int = 1
+    runs: tuple[PieceRun, ...]
+
+    @classmethod
+    def of(cls, sizes: Iterable[int], ranks: int = 1) -> RankPieces:
+        """From the sizes one by one: `of((64, 64, 16))` is two runs."""
+        return cls(
+            ranks=ranks,
+            runs=tuple(
+                PieceRun(size=size, count=sum(1 for _ in run))
+                for size, run in itertools.groupby(sizes)
+            ),
+        )
+
+    @property
+    def steps(self) -> int:
+        """Pieces of one rank."""
+        return sum(run.count for run in self.runs)
+
+    @property
+    def samples(self) -> int:
+        """Samples of one rank."""
+        return sum(run.size * run.count for run in self.runs)
+
+    @property
+    def sizes(self) -> frozenset[int]:
+        """The different sizes among the pieces."""
+        return frozenset(run.size for run in self.runs)
+
+    def expanded(self) -> tuple[int, ...]:
+        """The sizes one by one; with small micro-batches these are very many."""
+        return tuple(itertools.chain.from_iterable((run.size,) * run.count for run in self.runs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One way to run the target.
 
     Attributes:
         micro_batch_size: The largest piece; the measured (or interpolated) size.
         accumulation_steps: Micro-steps per rank and update.
-        pieces_by_rank: For each rank the sizes it runs, in order. Piece of n samples has
-            weight n / effective_batch_size.
+        pieces: What the ranks run, those with the same pieces together, first ranks first. A
+            piece of n samples has weight n / effective_batch_size.
         effective_batch_size: Sum of all pieces.
         step_time_s: Seconds of an update.
         samples_per_s: effective_batch_size / step_time_s, all ranks.
@@ -65,7 +113,7 @@ class Plan:
 
     micro_batch_size: int
     accumulation_steps: int
-    pieces_by_rank: tuple[tuple[int, ...], ...]
+    pieces: tuple[RankPieces, ...]
     effective_batch_size: int
     step_time_s: Quantity
     samples_per_s: Quantity
@@ -74,6 +122,13 @@ class Plan:
     confirmed: bool = False
     interpolated: bool = False
     regime: Regime = Regime.UNKNOWN
+
+    @property
+    def pieces_by_rank(self) -> tuple[tuple[int, ...], ...]:
+        """For each rank the sizes it runs, in order."""
+        return tuple(
+            itertools.chain.from_iterable((kind.expanded(),) * kind.ranks for kind in self.pieces)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

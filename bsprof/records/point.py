@@ -155,13 +155,12 @@ class Point:
     with accumulation 1; in inference micro_batch_size / forward. `flops` (model FLOPs),
     `bytes_moved` and `kernels` (operators that do work on the device) are per micro-step.
     `alloc_retries` above 0 means "fits only after a cache flush": such a point is never
-    recommended.
+    recommended. Raises `ValueError` for a size below one.
 
     Attributes:
         observed_micro_batch_size: Samples really run, read back from the batch.
         micro_steps_run: Micro-steps that really ran; 0 makes a point invalid.
         confirmed: Whether this size was run again in a fresh process and fitted.
-        interpolated: Whether the numbers come from a fit between measured sizes.
     """
 
     micro_batch_size: int
@@ -187,12 +186,15 @@ class Point:
     compile_s: Quantity | None = None
     energy_j: Quantity | None = None
     confirmed: bool = False
-    interpolated: bool = False
     observed_micro_batch_size: int | None = None
     micro_steps_run: int = 0
     timing: Timing | None = None
     memory: MemoryPeaks | None = None
     failure: Failure | None = None
+
+    def __post_init__(self) -> None:
+        if self.micro_batch_size < 1:
+            raise ValueError(f"a micro-batch has at least one sample, not {self.micro_batch_size}")
 
     @property
     def is_ok(self) -> bool:

@@ -38,7 +38,6 @@ _HEADER = (
     "status",
     "recommended",
     "confirmed",
-    "interpolated",
     "alloc_retries",
     "regime",
     "peak_phase",
@@ -71,7 +70,6 @@ def _cells(view: ProfileView, point: Point, chosen: int | None) -> Iterator[obje
     yield point.status
     yield _flag(point.micro_batch_size == chosen)
     yield _flag(point.confirmed)
-    yield _flag(point.interpolated)
     yield point.alloc_retries
     yield point.regime
     yield point.peak_phase

@@ -151,7 +151,7 @@ def _recommendation(data: ReportData, recommendation: Recommendation) -> str:
         parts.append((f"{target.world_size:,}", "ranks"))
     pieces = ""
     if has_unequal_pieces(plan):
-        pieces = f'<p class="pieces">Exact pieces: {escape(pieces_text(plan.pieces_by_rank))}</p>'
+        pieces = f'<p class="pieces">Exact pieces: {escape(pieces_text(plan.pieces))}</p>'
     others = ""
     if len(summary.table.rows) > 1:
         others = f"<h3>What it was chosen over</h3>\n{_table(summary.table)}"

@@ -119,7 +119,7 @@ def recommendation_facts(
     plan, target = recommendation.plan, recommendation.target
     lines = [("effective batch", _effective_text(recommendation))]
     if has_unequal_pieces(plan):
-        lines.append(("pieces", pieces_text(plan.pieces_by_rank)))
+        lines.append(("pieces", pieces_text(plan.pieces)))
     lines.append(("update", quantity_text(plan.step_time_s, format_seconds)))
     rate = quantity_text(plan.samples_per_s, format_count)
     lines.append(("samples/s", rate + (" over all ranks" if target.world_size > 1 else "")))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 
+from bsprof.recommend.wording import plural
 from bsprof.records import (
     Category,
     DeviceSnapshot,
@@ -17,6 +17,7 @@ from bsprof.records import (
     PointStatus,
     Profile,
     Quantity,
+    RankPieces,
     Recommendation,
     Scalar,
     WorkloadSpec,
@@ -74,11 +75,6 @@ def size_range_text(quantity: Quantity) -> str:
     return f"{value:,}" if low == high else f"{value:,} ({low:,} to {high:,})"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 step`, `64 steps`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def status_text(point: Point) -> str:
     """How a point ended, in words; says `at the edge` when it fits only after a cache flush."""
     if point.status is PointStatus.OK:
@@ -86,7 +82,7 @@ def status_text(point: Point) -> str:
             return "ok, at the edge"
         if point.confirmed:
             return "ok, confirmed"
-        return "ok, interpolated" if point.interpolated else "ok"
+        return "ok"
     return STATUS_NAMES[point.status]
 
 
@@ -105,21 +101,22 @@ def failure_text(point: Point) -> str:
     return ", ".join(parts)
 
 
-def pieces_text(pieces_by_rank: tuple[tuple[int, ...], ...]) -> str:
+def pieces_text(pieces: Sequence[RankPieces]) -> str:
     """The exact pieces, ranks with equal pieces together: `ranks 0 to 2: 5 x 32 + 1 x 16`."""
-    lines = []
-    for pieces, group in groupby(enumerate(pieces_by_rank), key=lambda item: item[1]):
-        ranks = [rank for rank, _ in group]
-        runs = [f"{len(list(run))} x {size:,}" for size, run in groupby(pieces)]
-        where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
-        prefix = "" if len(pieces_by_rank) == 1 else f"{where}: "
-        lines.append(prefix + " + ".join(runs))
+    lines, first = [], 0
+    total = sum(kind.ranks for kind in pieces)
+    for kind in pieces:
+        last = first + kind.ranks - 1
+        where = f"rank {first}" if first == last else f"ranks {first} to {last}"
+        prefix = "" if total == 1 else f"{where}: "
+        lines.append(prefix + " + ".join(f"{run.count} x {run.size:,}" for run in kind.runs))
+        first = last + 1
     return "; ".join(lines)
 
 
 def has_unequal_pieces(plan: Plan) -> bool:
     """Whether some piece of the plan differs from the others."""
-    return len({size for pieces in plan.pieces_by_rank for size in pieces}) > 1
+    return len({size for kind in plan.pieces for size in kind.sizes}) > 1
 
 
 def plan_text(recommendation: Recommendation) -> str:

@@ -74,12 +74,6 @@ def test_points_that_cannot_be_used_are_left_out() -> None:
         timed_point(64, [1e-6] * 3, alloc_retries=1),
         Point(micro_batch_size=128, status=PointStatus.OOM, micro_step_s=Quantity.exact(1e-6)),
         Point(micro_batch_size=16, status=PointStatus.OK),
-        Point(
-            micro_batch_size=32,
-            status=PointStatus.OK,
-            micro_step_s=Quantity.exact(1e-6),
-            interpolated=True,
-        ),
     ]
     assert [rate.size for rate in measured_rates([*good, *others])] == [4, 8]
 

@@ -20,12 +20,16 @@ from recommend_profiles import (
     profile_of,
 )
 
-from bsprof.recommend.curve import ROUNDING_SHARE, Curve, usable_points
-from bsprof.records import Regime
+from bsprof.recommend.curve import ROUNDING_SHARE, Cost, Curve, usable_points
+from bsprof.records import RankPieces, Regime
 
 
 def curve(*points: Point, **more) -> Curve:
     return Curve.of(profile_of(points), **more)
+
+
+def update(of: Curve, pieces, *, with_sync: bool) -> Cost:
+    return of.update(RankPieces.of(pieces).runs, with_sync=with_sync)
 
 
 def test_unusable_points_are_left_out():
@@ -51,12 +55,12 @@ def test_update_time_is_the_formula_of_the_design():
         ok_point(4, 0.3, micro_step_sync_s=Quantity.exact(0.35), optimizer_s=0.02),
         ok_point(2, 0.2, micro_step_sync_s=Quantity.exact(0.25), optimizer_s=0.03),
     )
-    assert c.seconds(c.update([4] * 5, with_sync=True)).value == pytest.approx(
+    assert c.seconds(update(c, [4] * 5, with_sync=True)).value == pytest.approx(
         4 * 0.3 + 0.35 + 0.02
     )
-    assert c.seconds(c.update([4] * 5, with_sync=False)).value == pytest.approx(5 * 0.3 + 0.02)
+    assert c.seconds(update(c, [4] * 5, with_sync=False)).value == pytest.approx(5 * 0.3 + 0.02)
     # A smaller last piece takes over the same extra for synchronising.
-    assert c.seconds(c.update([4, 2], with_sync=True)).value == pytest.approx(0.5 + 0.05 + 0.02)
+    assert c.seconds(update(c, [4, 2], with_sync=True)).value == pytest.approx(0.5 + 0.05 + 0.02)
 
 
 def test_between_two_sizes_time_is_the_line_within_what_monotony_allows():
@@ -88,8 +92,8 @@ def test_a_measurement_that_both_plans_share_cancels():
         ok_point(8, 0.10, half_width=0.10),
         ok_point(2, 0.05, half_width=0.01),
     )
-    a = c.update([8] * 10 + [4], with_sync=False)
-    b = c.update([8] * 10 + [2], with_sync=False)
+    a = update(c, [8] * 10 + [4], with_sync=False)
+    b = update(c, [8] * 10 + [2], with_sync=False)
     excess = c.excess(a, b)
     assert excess.value == pytest.approx(0.01 / 1.06)
     assert excess.high - excess.low < 0.02  # the two update times are known to 20 % each
@@ -105,7 +109,7 @@ def test_what_slowed_a_whole_round_cancels():
         ok_point(4, 0.4, samples=tuple(0.400 * r for r in rounds)),
         ok_point(8, 0.8, samples=tuple(0.796 * r for r in rounds)),
     )
-    excess = c.excess(c.update([4, 4], with_sync=False), c.update([8], with_sync=False))
+    excess = c.excess(update(c, [4, 4], with_sync=False), update(c, [8], with_sync=False))
     assert excess.value == pytest.approx(0.005, rel=0.1)
     assert excess.high <= 0.01
     unequal = curve(
@@ -113,7 +117,7 @@ def test_what_slowed_a_whole_round_cancels():
         ok_point(8, 0.8, samples=tuple(0.796 * r for r in rounds[:-1])),
     )
     wide = unequal.excess(
-        unequal.update([4, 4], with_sync=False), unequal.update([8], with_sync=False)
+        update(unequal, [4, 4], with_sync=False), update(unequal, [8], with_sync=False)
     )
     assert wide.high > 0.01
 
@@ -125,7 +129,7 @@ def test_the_interval_of_a_difference_covers_the_truth():
         counts = rng.choice([(9, 9), (9, 12)])
         samples = [noisy(rng, t, 0.02, n) for t, n in zip((0.40, 0.79), counts, strict=True)]
         c = curve(*(ok_point(b, 1, samples=s) for b, s in zip((4, 8), samples, strict=True)))
-        cost = [c.update(pieces, with_sync=False) for pieces in ([4] * 20, [8] * 10)]
+        cost = [update(c, pieces, with_sync=False) for pieces in ([4] * 20, [8] * 10)]
         excess = c.excess(*cost)
         truth = (20 * 0.40 + 0.01) / (10 * 0.79 + 0.01) - 1
         hits += excess.low <= truth <= excess.high
@@ -137,7 +141,7 @@ def test_medians_come_from_raw_samples():
     assert c.seconds(c.micro_step(4)).value == pytest.approx(0.42)
     timing = Timing(micro_step_samples_s=(1.0,), optimizer_step_samples_s=(0.2, 0.1, 0.3))
     c = curve(ok_point(4, 99.0, timing=timing))
-    assert c.seconds(c.update([4], with_sync=False)).value == pytest.approx(
+    assert c.seconds(update(c, [4], with_sync=False)).value == pytest.approx(
         1.0 + statistics.median([0.1, 0.2, 0.3])
     )
 

@@ -4,7 +4,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsprof.recommend.pieces import equal_pieces, pieces_by_rank, shares_of_ranks
+from bsprof.recommend import pieces as under_test
+from bsprof.recommend.pieces import shares_of_ranks
+
+
+def expanded(found):
+    """Rank by rank, size by size."""
+    if found is None:
+        return None
+    return tuple(kind.expanded() for kind in found for _ in range(kind.ranks))
+
+
+def pieces_by_rank(*arguments):
+    return expanded(under_test.exact_pieces(*arguments))
+
+
+def equal_pieces(*arguments):
+    return expanded(under_test.equal_pieces(*arguments))
 
 
 def anything(_size: int) -> bool:

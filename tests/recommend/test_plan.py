@@ -303,3 +303,12 @@ assert not heavy, heavy
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_target_of_a_trillion_samples_is_no_more_work():
+    profile = curve_profile(SIZES, affine(0.02, 0.005))
+    target = 10**12 + 3
+    answer = recommend_plan(profile, target_batch=target, world_size=2)
+    assert sum(kind.ranks * kind.samples for kind in answer.plan.pieces) == target
+    assert answer.plan.accumulation_steps == -(-(target // 2 + 1) // 64)
+    assert "exactly 1,000,000,000,003 samples per update" in answer.reasons[0]

@@ -18,7 +18,7 @@ from recommend_profiles import (
 
 from bsprof.recommend import recommend_plan, recommendation_document
 from bsprof.recommend.wording import listing, pieces, plural, slower_or_faster, with_interval
-from bsprof.records import Regime
+from bsprof.records import RankPieces, Regime
 from bsprof.units import format_seconds
 
 SIZES = [1, 2, 4, 8, 16, 32, 64]
@@ -131,7 +131,8 @@ def test_slower_or_faster(quantity, expected):
 def test_phrases():
     assert plural(1, "rank") == "1 rank"
     assert plural(2048, "forward pass") == "2,048 forward passes"
-    assert pieces((64, 64, 16), "micro-step") == "2 micro-steps of 64 and 1 of 16"
+    runs = RankPieces.of((64, 64, 16)).runs
+    assert pieces(runs, "micro-step") == "2 micro-steps of 64 and 1 of 16"
     assert listing(["a"]) == "a"
     assert listing(["a", "b", "c"]) == "a, b and c"
     assert with_interval(Quantity.exact(2), format_seconds) == "2.00 s"

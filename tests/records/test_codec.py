@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bsprof import records
 from bsprof.errors import ProfileFormatError
-from bsprof.records import Plan, Point, PointStatus, Profile, Quantity, WorkloadSpec
+from bsprof.records import Plan, Point, PointStatus, Profile, Quantity, RankPieces, WorkloadSpec
 from bsprof.records.codec import from_json, to_json
 
 RECORDS = sorted(
@@ -101,9 +101,28 @@ def test_nested_tuples_come_back_as_tuples():
     plan = Plan(
         micro_batch_size=3,
         accumulation_steps=2,
-        pieces_by_rank=((3, 2), (3, 2)),
+        pieces=(RankPieces.of((3, 2), ranks=2),),
         effective_batch_size=10,
         step_time_s=Quantity.exact(1.0),
         samples_per_s=Quantity.exact(10.0),
     )
     assert from_json(Plan, to_json(plan)).pieces_by_rank == ((3, 2), (3, 2))
+
+
+@pytest.mark.parametrize(
+    ("field", "number"),
+    [("usable_bytes", "9" * 400), ("capacity_bytes", str(-(10**30)))],
+)
+def test_a_count_too_large_to_compute_with_is_named(make_profile, field, number):
+    document = to_json(make_profile())
+    document["device"][field] = json.loads(number)
+    with pytest.raises(ProfileFormatError, match=f"Profile.device.{field} is too large a number"):
+        from_json(Profile, document)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "1e400", "-1e400"])
+def test_a_number_too_large_to_compute_with_is_named(make_profile, number):
+    document = to_json(make_profile())
+    document["duration_s"] = json.loads(number)
+    with pytest.raises(ProfileFormatError, match=r"Profile.duration_s is too large a number"):
+        from_json(Profile, document)

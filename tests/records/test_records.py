@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from bsprof import records
 from bsprof.errors import MeasurementError
-from bsprof.records import Failure, Point, PointStatus, Quantity, per_second
+from bsprof.records import (
+    Failure,
+    PieceRun,
+    Point,
+    PointStatus,
+    Quantity,
+    RankPieces,
+    per_second,
+)
 
 FINITE = st.floats(min_value=-1e200, max_value=1e200)
 
@@ -80,9 +88,43 @@ def test_raise_for_status_names_the_smallest_failure(make_profile):
     with pytest.raises(MeasurementError) as caught:
         make_profile(points=points).raise_for_status()
     assert caught.value.found == "the smallest tried, 2, ended oom: refused at 2"
+    assert "--memory-limit" in caught.value.next_step
 
 
 def test_raise_for_status_without_any_point(make_profile):
-    skipped = Point(micro_batch_size=1, status=PointStatus.SKIPPED)
     with pytest.raises(MeasurementError, match="no point"):
+        make_profile(points=()).raise_for_status()
+
+
+def test_raise_for_status_tells_why_all_sizes_were_skipped(make_profile):
+    skipped = Point(
+        micro_batch_size=8,
+        status=PointStatus.SKIPPED,
+        failure=Failure(reason="the time budget is used up", phase="start"),
+    )
+    with pytest.raises(MeasurementError, match="gpt-tiny was tried") as caught:
         make_profile(points=(skipped,)).raise_for_status()
+    assert caught.value.found == (
+        "the smallest asked for, 8, was skipped: the time budget is used up"
+    )
+    assert "--time-budget" in caught.value.next_step
+
+
+def test_raise_for_status_does_not_blame_memory_for_a_failing_script(make_profile):
+    failed = Point(micro_batch_size=1, status=PointStatus.FAILED)
+    with pytest.raises(MeasurementError) as caught:
+        make_profile(points=(failed,)).raise_for_status()
+    assert "mend the cause" in caught.value.next_step
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_point_without_samples_is_refused(size):
+    with pytest.raises(ValueError, match="at least one sample"):
+        Point(micro_batch_size=size, status=PointStatus.OK)
+
+
+def test_pieces_are_kept_in_runs_and_read_one_by_one():
+    kind = RankPieces.of((64, 64, 16), ranks=2)
+    assert kind.runs == (PieceRun(size=64, count=2), PieceRun(size=16, count=1))
+    assert (kind.steps, kind.samples, kind.sizes) == (3, 144, {64, 16})
+    assert kind.expanded() == (64, 64, 16)

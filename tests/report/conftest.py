@@ -23,6 +23,7 @@ from bsprof.records import (
     PointStatus,
     Profile,
     Quantity,
+    RankPieces,
     Recommendation,
     Regime,
     Target,
@@ -178,7 +179,7 @@ def make_plan(size: int, target: int, ranks: int = 1) -> Plan:
     return Plan(
         micro_batch_size=size,
         accumulation_steps=len(pieces),
-        pieces_by_rank=(pieces,) * ranks,
+        pieces=(RankPieces.of(pieces, ranks=ranks),),
         effective_batch_size=share * ranks,
         step_time_s=around(seconds, 0.006),
         samples_per_s=per_second(share * ranks, around(seconds, 0.006)),

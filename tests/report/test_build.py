@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bsprof.errors import UsageError
 from bsprof.records import Phase, Precision, Profile, Recommendation
-from bsprof.report import Curve, build_report
+from bsprof.report import SampledCurve, build_report
 from bsprof.report.build import sampled_sizes
 
 MIB = 2**20
@@ -133,7 +133,7 @@ def test_sampled_sizes_increase_and_keep_both_ends(low: int, more: int) -> None:
 
 
 def test_a_curve_is_linear_between_its_samples_and_ends_there() -> None:
-    curve = Curve(
+    curve = SampledCurve(
         sizes=(2, 4, 8),
         values=(1.0, 3.0, 5.0),
         lows=(0.0, 2.0, 4.0),

@@ -17,6 +17,7 @@ from bsprof.records import (
     Precision,
     Profile,
     Quantity,
+    RankPieces,
     Recommendation,
     WorkloadSpec,
 )
@@ -62,13 +63,16 @@ def test_a_size_range_is_in_whole_samples_of_at_least_one() -> None:
 @pytest.mark.parametrize(
     ("pieces", "text"),
     [
-        (((32, 32, 32),), "3 x 32"),
-        (((32, 32, 17),), "2 x 32 + 1 x 17"),
-        (((8, 8), (8, 8), (8, 7)), "ranks 0 to 1: 2 x 8; rank 2: 1 x 8 + 1 x 7"),
+        ([RankPieces.of((32, 32, 32))], "3 x 32"),
+        ([RankPieces.of((32, 32, 17))], "2 x 32 + 1 x 17"),
+        (
+            [RankPieces.of((8, 8), ranks=2), RankPieces.of((8, 7))],
+            "ranks 0 to 1: 2 x 8; rank 2: 1 x 8 + 1 x 7",
+        ),
     ],
 )
 def test_pieces_are_counted_and_equal_ranks_put_together(
-    pieces: tuple[tuple[int, ...], ...], text: str
+    pieces: list[RankPieces], text: str
 ) -> None:
     assert pieces_text(pieces) == text
 
@@ -76,10 +80,14 @@ def test_pieces_are_counted_and_equal_ranks_put_together(
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
-        st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple), min_size=1, max_size=5
-    ).map(tuple)
+        st.builds(
+            RankPieces.of, st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 4)
+        ),
+        min_size=1,
+        max_size=2,
+    )
 )
-def test_the_text_of_pieces_names_every_sample(pieces: tuple[tuple[int, ...], ...]) -> None:
+def test_the_text_of_pieces_names_every_sample(pieces: list[RankPieces]) -> None:
     total = 0
     for group in pieces_text(pieces).split("; "):
         where, _, runs = group.rpartition(": ")
@@ -87,7 +95,7 @@ def test_the_text_of_pieces_names_every_sample(pieces: tuple[tuple[int, ...], ..
         ranks = ends[-1] - ends[0] + 1 if ends else 1
         per_rank = (run.split(" x ") for run in runs.split(" + "))
         total += ranks * sum(int(count) * int(size) for count, size in per_rank)
-    assert total == sum(map(sum, pieces))
+    assert total == sum(kind.ranks * kind.samples for kind in pieces)
 
 
 def test_the_plan_names_ranks_only_when_there_are_several(
@@ -138,10 +146,8 @@ def test_a_failure_tells_reason_size_place_and_phase(profile: Profile) -> None:
     assert failure_text(profile.points[0]) == ""
 
 
-def test_interpolated_and_confirmed_points_say_so(profile: Profile) -> None:
-    assert status_text(Point(micro_batch_size=3, status=PointStatus.OK, interpolated=True)) == (
-        "ok, interpolated"
-    )
+def test_confirmed_points_say_so(profile: Profile) -> None:
+    assert status_text(Point(micro_batch_size=3, status=PointStatus.OK)) == "ok"
     assert [status_text(p) for p in profile.points if p.confirmed] == ["ok, confirmed"]
 
 
