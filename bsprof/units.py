@@ -33,12 +33,31 @@ def _split(text: str, what: str, example: str) -> tuple[float, str]:
     return float(match[1]), match[2].lower()
 
 
+def _finite(value: float, text: str, what: str) -> float:
+    if not math.isfinite(value):
+        raise UsageError(
+            f"cannot read {what} {text!r}",
+            found="a number too large to compute with",
+            next_step="write a smaller one, or leave the option out for no limit",
+        )
+    return value
+
+
 def parse_bytes(text: str) -> int:
     """Bytes from text like `20GiB`, `512 MB` or `4096` (plain numbers are bytes).
 
     Raises:
         UsageError: no number, an unknown unit, or nothing above zero.
     """
+    value = _bytes(text)
+    if value <= 0:
+        raise UsageError(
+            f"the amount of memory {text!r} is not above zero", next_step="write it like 20GiB"
+        )
+    return value
+
+
+def _bytes(text: str) -> int:
     number, unit = _split(text, "the amount of memory", "20GiB or 512MiB")
     if unit not in _BYTE_UNITS and unit != "":
         raise UsageError(
@@ -46,10 +65,7 @@ def parse_bytes(text: str) -> int:
             found=f"unit {unit!r}",
             next_step="use B, kB, MB, GB, TB (1000-based) or KiB, MiB, GiB, TiB (1024-based)",
         )
-    value = int(number * _BYTE_UNITS.get(unit, 1))
-    if value <= 0:
-        raise UsageError(f"the amount of memory {text!r} is not above zero")
-    return value
+    return int(_finite(number * _BYTE_UNITS.get(unit, 1), text, "the amount of memory"))
 
 
 def parse_seconds(text: str) -> float:
@@ -65,9 +81,9 @@ def parse_seconds(text: str) -> float:
             found=f"unit {unit!r}",
             next_step="use ms, s, m or h",
         )
-    value = number * _SECOND_UNITS.get(unit, 1.0)
+    value = _finite(number * _SECOND_UNITS.get(unit, 1.0), text, "the duration")
     if value <= 0:
-        raise UsageError(f"the duration {text!r} is not above zero")
+        raise UsageError(f"the duration {text!r} is not above zero", next_step="write it like 90s")
     return value
 
 
@@ -89,25 +105,20 @@ def parse_share(text: str) -> float:
 
 
 def parse_share_or_bytes(text: str) -> float | int:
-    """A ratio (float) from `5%` or `0.05`, or an amount of memory (int) from `2GiB`.
+    """A ratio (float) from `5%` or `0.05`, or an amount of memory (int) from `2GiB`; zero of both.
 
     Raises:
-        UsageError: as `parse_share` and `parse_bytes`.
+        UsageError: as `parse_share` and, but for zero, `parse_bytes`.
     """
     match = _NUMBER_AND_UNIT.fullmatch(text)
     if match is not None and match[2].lower() in _BYTE_UNITS:
-        return parse_bytes(text)
+        return _bytes(text)
     return parse_share(text)
 
 
 def format_bytes(value: float) -> str:
     """Bytes for people: `0 B`, `512 B`, `1.50 GiB`, three significant digits."""
     return _scaled(value, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"), 1024.0)
-
-
-def format_flops(value: float) -> str:
-    """FLOPs for people: `2.10 GFLOP`."""
-    return _scaled(value, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"), 1000.0)
 
 
 def format_rate(value: float, unit: str) -> str:

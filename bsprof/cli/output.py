@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from bsprof.cli.terminal import Terminal
 from bsprof.errors import OutputError, UsageError
-from bsprof.store import atomic_write
+from bsprof.store import atomic_write, is_special
 
 STDOUT = "-"
 
@@ -32,6 +31,8 @@ def check_output(output: str | None, *, force: bool) -> None:
         raise OutputError(
             f"cannot write {path}", found="a folder of that name", next_step="name a file with -o"
         )
+    if is_special(path):
+        return  # a device or a pipe: nothing is overwritten, and no file is made beside it
     if path.exists() and not force:
         raise OutputError(
             f"cannot write {path}",
@@ -44,7 +45,7 @@ def check_output(output: str | None, *, force: bool) -> None:
             found=f"no folder {path.parent}",
             next_step=f"make it with `mkdir -p {path.parent}`",
         )
-    check_folder(path.parent, f"cannot write {path}")
+    check_folder(Path(os.path.realpath(path)).parent, f"cannot write {path}")
 
 
 def check_folder(folder: Path, doing: str) -> None:
@@ -53,6 +54,8 @@ def check_folder(folder: Path, doing: str) -> None:
     Raises:
         OutputError: they cannot.
     """
+    import tempfile
+
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:

@@ -7,6 +7,7 @@ mappings, optional fields and scalars. Never pickle, never `eval`.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ from typing import Any, TypeVar
 from bsprof.errors import ProfileFormatError
 
 T = TypeVar("T")
+
+_LARGEST = {int: 2**64, float: sys.float_info.max}
+"""Counts and bytes beyond are no measurement, and break the arithmetic on them."""
 
 
 def to_json(value: Any) -> Any:
@@ -109,8 +113,12 @@ def _decode_tuple(hint: Any, data: Any, path: str) -> Any:
 
 
 def _decode_scalar(hint: Any, data: Any, path: str) -> Any:
-    if hint is float and type(data) in (int, float):
-        return float(data)
+    if hint in (int, float) and type(data) in (int, float):
+        # Beyond: digits by the hundred, or 1e400, which JSON reads as infinity.
+        if abs(data) > _LARGEST[hint]:
+            raise ProfileFormatError(f"{path} is too large a number")
+        if hint is float:
+            return float(data)
     if hint in (int, str, bool) and type(data) is hint:
         return data
     raise _wrong(path, f"a {getattr(hint, '__name__', hint)}", data)

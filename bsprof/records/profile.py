@@ -117,12 +117,25 @@ class Profile:
         if self.ok_points():
             return
         attempts = [p for p in self.points if p.status is not PointStatus.SKIPPED]
-        smallest = min(attempts, key=lambda p: p.micro_batch_size, default=None)
-        if smallest is None:
-            raise MeasurementError("the sweep has no point", next_step="run it again")
-        reason = smallest.failure.reason if smallest.failure else str(smallest.status)
+        found = min(attempts or self.points, key=lambda p: p.micro_batch_size, default=None)
+        model = self.workload.model
+        if found is None:
+            raise MeasurementError(f"the sweep of {model} has no point", next_step="run it again")
+        size, reason = found.micro_batch_size, str(found.status)
+        if found.failure:
+            reason = found.failure.reason
+        if not attempts:
+            raise MeasurementError(
+                f"no micro-batch size of {model} was tried",
+                found=f"the smallest asked for, {size}, was skipped: {reason}",
+                next_step="ask for other sizes, or allow more memory (--memory-limit) or time "
+                "(--time-budget)",
+            )
         raise MeasurementError(
-            f"no micro-batch size of {self.workload.model} gave a usable measurement",
-            found=f"the smallest tried, {smallest.micro_batch_size}, ended {smallest.status}: "
-            f"{reason}",
+            f"no micro-batch size of {model} gave a usable measurement",
+            found=f"the smallest tried, {size}, ended {found.status}: {reason}",
+            next_step="use a smaller model, input or micro-batch, or give it more memory "
+            "(--memory-limit, another device)"
+            if found.status.is_too_big or found.status is PointStatus.OK
+            else "mend the cause, or try other sizes with --micro-batch-sizes",
         )

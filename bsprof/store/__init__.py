@@ -1,7 +1,7 @@
 """Profiles on disk: where they lie, how they are named, read and written."""
 
 from bsprof.store.data import data_folder
-from bsprof.store.files import atomic_write
+from bsprof.store.files import atomic_write, is_special
 from bsprof.store.folder import (
     StoredProfile,
     files,
@@ -23,6 +23,7 @@ __all__ = [
     "dumps",
     "files",
     "find",
+    "is_special",
     "listing",
     "load",
     "loads",

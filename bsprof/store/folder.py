@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
@@ -146,6 +145,8 @@ def find(wanted: str, store: Path, *, reference: Path | None = None) -> tuple[st
     for name, path in known:
         if start and name.startswith(start):
             return name, path
+    import difflib
+
     names = [name for name, _ in known]
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     raise ProfileNotFound(
@@ -202,5 +203,9 @@ def _age(item: tuple[str, Path]) -> tuple[str, str]:
     if not re.fullmatch(r"\d{8}T\d{6,}Z?", stamp):
         from datetime import UTC, datetime
 
-        stamp = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%SZ")
+        try:
+            written = path.stat().st_mtime
+        except OSError:  # a link to nothing: listed, as unreadable, behind all others
+            return "", name
+        stamp = datetime.fromtimestamp(written, UTC).strftime("%Y%m%dT%H%M%SZ")
     return stamp.rstrip("Z"), name

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bsprof.errors import ProfileFormatError, ProfileNotFound, ProfileTooNew
+from bsprof.errors import OutputError, ProfileFormatError, ProfileNotFound, ProfileTooNew
 from bsprof.records import SCHEMA_VERSION, Profile
 from bsprof.records.codec import from_json, to_json
 from bsprof.store.files import atomic_write
@@ -16,15 +18,39 @@ _ANOTHER = "pick another from `bsprof profiles`, or sweep again"
 
 
 def dumps(profile: Profile) -> str:
-    """The profile as JSON text: sorted keys, one final newline, the same bytes every time."""
-    return json.dumps(to_json(profile), sort_keys=True, indent=1, allow_nan=False) + "\n"
+    """The profile as JSON text: sorted keys, one final newline, the same bytes every time.
+
+    Raises:
+        OutputError: a number in it is not finite; `found` names the field.
+    """
+    document = to_json(profile)
+    try:
+        return json.dumps(document, sort_keys=True, indent=1, allow_nan=False) + "\n"
+    except ValueError:
+        raise OutputError(
+            f"cannot write the profile of {profile.workload.model}",
+            found=", ".join(_not_finite(document, "Profile")),
+            next_step="leave the option out that this number comes from; a measured one is a bug",
+        ) from None
+
+
+def _not_finite(value: Any, path: str) -> Iterator[str]:
+    """`Profile.workload.clip_norm is inf`, for every number that JSON has no word for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{path} is {value}"
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _not_finite(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _not_finite(inner, f"{path}[{index}]")
 
 
 def save(profile: Profile, path: Path) -> None:
     """Write the profile so that a crash at any moment leaves the old file or the new one.
 
     Raises:
-        OutputError: the file or its folder cannot be written.
+        OutputError: the file or its folder cannot be written, or a number is not finite.
     """
     atomic_write(path, dumps(profile).encode())
 

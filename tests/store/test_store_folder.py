@@ -193,3 +193,11 @@ def test_a_checkouts_own_data_wins_over_the_packaged(tmp_path):
     assert data_folder("calibration_data", package=package, checkout=tmp_path).parent != tmp_path
     (tmp_path / "pyproject.toml").write_text("")
     assert data_folder("calibration_data", package=package, checkout=tmp_path).parent == tmp_path
+
+
+def test_a_link_to_nothing_is_listed_last_as_unreadable(store, tmp_path):
+    (store / "x.json").symlink_to(tmp_path / "none.json")
+    entries = listing(store, reference=tmp_path / "none")
+    assert entries[-1].name == "x"
+    assert entries[-1].problem is not None
+    assert newest(store).name == f"{CPU}/mlp/20260115T090000Z"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bsprof.errors import OutputError, ProfileFormatError, ProfileNotFound, ProfileTooNew
-from bsprof.records import SCHEMA_VERSION, Profile
+from bsprof.records import SCHEMA_VERSION, Profile, WorkloadSpec
 from bsprof.store import atomic_write, dumps, load, loads, save
 
 
@@ -155,3 +156,51 @@ def test_kill_while_saving_leaves_a_readable_profile(tmp_path, make_profile):
             load(path)
         process.send_signal(signal.SIGKILL)
     assert load(path).points == before.points
+
+
+def test_a_size_without_samples_is_refused(make_profile):
+    document = json.loads(dumps(make_profile()))
+    document["points"][0]["micro_batch_size"] = 0
+    with pytest.raises(ProfileFormatError) as caught:
+        loads(json.dumps(document).encode(), "p.json")
+    assert "Profile.points[0] is not valid: a micro-batch has at least one" in caught.value.found
+
+
+def test_a_number_that_is_not_finite_is_named_not_saved(make_profile, tmp_path):
+    profile = make_profile(
+        workload=WorkloadSpec(model="mlp", clip_norm=math.inf), duration_s=math.nan
+    )
+    with pytest.raises(OutputError, match="cannot write the profile of mlp") as caught:
+        save(profile, tmp_path / "p.json")
+    assert caught.value.found == "Profile.workload.clip_norm is inf, Profile.duration_s is nan"
+    assert caught.value.next_step
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "there").mkdir()
+    real, link, dangling = tmp_path / "there" / "real", tmp_path / "link", tmp_path / "dangling"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    dangling.symlink_to(tmp_path / "there" / "later")
+    for path in (link, dangling):
+        atomic_write(path, b"new")
+        assert path.is_symlink()
+        assert path.read_bytes() == b"new"
+    assert real.read_bytes() == b"new"
+    assert sorted(p.name for p in (tmp_path / "there").iterdir()) == ["later", "real"]
+
+
+def test_what_is_no_regular_file_is_written_into(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    atomic_write(pipe, b"through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    null = tmp_path / "null"
+    null.symlink_to(os.devnull)  # never the machine's own, should this fail
+    atomic_write(null, b"gone")
+    assert null.is_symlink()
+    assert null.is_char_device()
