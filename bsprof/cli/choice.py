@@ -33,5 +33,8 @@ def chosen_profile(
     log.info("read %s", entry.path)
     assert entry.profile is not None
     if not entry.profile.complete:
-        terminal.note(f"{entry.name} is partial; finish it with `bsprof sweep --resume`")
+        from bsprof.recommend.commands import sweep_command
+
+        finish = sweep_command(entry.profile, "-o", str(entry.path), "--resume")
+        terminal.note(f"{entry.name} is partial; finish it with `{finish}`")
     return entry.name, entry.profile

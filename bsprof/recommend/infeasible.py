@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bsprof.errors import BsprofError, MeasurementError, NoFeasibleBatch
 from bsprof.recommend.candidates import Candidate
+from bsprof.recommend.commands import sweep_command
 from bsprof.recommend.curve import Curve
 from bsprof.recommend.target import headroom_of
 from bsprof.records import Category, Mode, Point, PointStatus, Precision, Profile, Target
@@ -34,7 +35,7 @@ def nothing_measured(profile: Profile) -> BsprofError:
         return MeasurementError(
             f"no point of {profile.workload.model} can be used",
             found="every point lacks a time, ran no step, or ran another size than it says",
-            next_step="measure again with `bsprof sweep`",
+            next_step=f"measure again: {sweep_command(profile)}",
         )
     return NoFeasibleBatch(
         f"no micro-batch size of {profile.workload.model} fits on {profile.device.name}",
@@ -78,8 +79,8 @@ def nothing_splits(profile: Profile, target: Target, curve: Curve, single: bool)
         return NoFeasibleBatch(
             f"no measured micro-batch size is small enough for {_of_rank(target, share)}",
             found=f"the usable sizes are {sizes}{failed}",
-            next_step=f"measure smaller sizes: bsprof sweep --model {profile.workload.model} "
-            f"--micro-batch-sizes {share}"
+            next_step="measure smaller sizes: "
+            + sweep_command(profile, "--micro-batch-sizes", str(share))
             if not refused
             else f"use a target of at least {curve.sizes[0] * target.world_size}",
         )
@@ -104,9 +105,9 @@ def cheapest_change(profile: Profile, point: Point, *, missing_bytes: float | No
     smallest = 2 if _has_batch_norm(profile) else 1
     if point.micro_batch_size > smallest:
         return (
-            f"measure smaller sizes, which cost nothing but time: bsprof sweep --model "
-            f"{profile.workload.model} --micro-batch-sizes {smallest} (less activation memory "
-            f"by a factor of up to {point.micro_batch_size // smallest})"
+            "measure smaller sizes, which cost nothing but time (less activation memory by a "
+            f"factor of up to {point.micro_batch_size // smallest}): "
+            + sweep_command(profile, "--micro-batch-sizes", str(smallest))
         )
     if profile.device.limit_source == "option":
         more = "" if missing_bytes is None else f" by at least {format_bytes(missing_bytes)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bsprof.recommend.candidates import TIE_SHARE
+from bsprof.recommend.commands import sweep_command
 from bsprof.recommend.reasons import Ground
 from bsprof.recommend.wording import plural
 from bsprof.records import Note, Objective, Origin
@@ -41,7 +42,7 @@ def _on_question(ground: Ground) -> Iterator[Note]:
         yield Note(
             code="incomplete-profile",
             message="The sweep did not end by itself; sizes that were not tried may be better.",
-            hint="bsprof sweep --resume goes on where it stopped",
+            hint=f"{sweep_command(ground.profile, '--resume')} goes on where it stopped",
         )
     if ground.profile.origin is not Origin.MEASURED:
         yield Note(
@@ -57,7 +58,7 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
         yield Note(
             code="interpolated-size",
             message=f"{size} was not measured; its numbers lie between those of its neighbours.",
-            hint=f"bsprof sweep --micro-batch-sizes {size} measures it",
+            hint=f"{sweep_command(ground.profile, '--micro-batch-sizes', str(size))} measures it",
             micro_batch_size=size,
         )
     if undecided is not None:
@@ -68,7 +69,8 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
             message=f"{other} may be as good: it is expected {format_share(excess.value)} slower, "
             f"but the interval reaches {format_share(excess.high)}, and a tie is shown at "
             f"{format_share(TIE_SHARE)}; the lower expected time was taken.",
-            hint=f"bsprof sweep --micro-batch-sizes {other},{size} measures both again",
+            hint=f"{sweep_command(ground.profile, '--micro-batch-sizes', f'{other},{size}')} "
+            "measures both again",
             micro_batch_size=other,
         )
     if ground.choice.chosen.shapes > 1 and ground.splitting.prefer_one_shape:
@@ -78,7 +80,7 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
             "tuned apart, once.",
             hint="a target that is a multiple of the micro-batch needs one, or --tolerance",
         )
-    smallest = min(min(p) for p in {plan.pieces_by_rank[0], plan.pieces_by_rank[-1]})
+    smallest = min(min(kind.sizes) for kind in plan.pieces)
     if smallest < curve.sizes[0]:
         yield Note(
             code="small-piece-not-measured",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bsprof.errors import UsageError
 from bsprof.records import Mode, Note, Objective, Profile, Target
+from bsprof.units import format_bytes
 
 DEFAULT_HEADROOM = 0.05
 
@@ -45,7 +46,10 @@ def read_question(
     """
     notes: tuple[Note, ...] = ()
     if world_size < 1:
-        raise UsageError(f"the world size must be at least 1, not {world_size}")
+        raise UsageError(
+            f"the world size must be at least 1, not {world_size}",
+            next_step="give the number of data-parallel ranks (--world-size)",
+        )
     if not (math.isfinite(tolerance) and 0 <= tolerance < 1):
         raise UsageError(
             f"the tolerance must be a share from 0 to 1, not {tolerance}",
@@ -55,6 +59,7 @@ def read_question(
         raise UsageError(
             "a target is given in samples or in tokens, not both",
             found=f"target batch {target_batch}, target tokens {target_tokens}",
+            next_step="leave one of --target-batch and --target-tokens out",
         )
     if target_tokens is not None:
         target_batch, notes = _samples_from_tokens(profile, target_tokens)
@@ -66,7 +71,10 @@ def read_question(
                 next_step="give the samples per update (--target-batch) or --target-tokens",
             )
         if tolerance:
-            raise UsageError("a tolerance means nothing without a target batch")
+            raise UsageError(
+                "a tolerance means nothing without a target batch",
+                next_step="add --target-batch, or leave --tolerance out",
+            )
         target_batch = world_size
     _check_batch(target_batch, world_size)
     share, amount = _headroom(headroom, profile.device.usable_bytes)
@@ -91,7 +99,10 @@ def headroom_of(target: Target, usable_bytes: int) -> int:
 
 def _check_batch(target_batch: int, world_size: int) -> None:
     if target_batch < 1:
-        raise UsageError(f"the target batch must be at least 1 sample, not {target_batch}")
+        raise UsageError(
+            f"the target batch must be at least 1 sample, not {target_batch}",
+            next_step="give the samples per update, over all ranks (--target-batch)",
+        )
     if target_batch < world_size:
         raise UsageError(
             f"a target batch of {target_batch} cannot be shared by {world_size} ranks",
@@ -109,7 +120,10 @@ def _samples_from_tokens(profile: Profile, target_tokens: int) -> tuple[int, tup
             next_step="give the target in samples with --target-batch",
         )
     if target_tokens < 1:
-        raise UsageError(f"the target must be at least 1 token, not {target_tokens}")
+        raise UsageError(
+            f"the target must be at least 1 token, not {target_tokens}",
+            next_step="give the tokens per update, over all ranks (--target-tokens)",
+        )
     samples = max(1, round(target_tokens / tokens))
     if samples * tokens == target_tokens:
         return samples, ()
@@ -124,11 +138,16 @@ def _samples_from_tokens(profile: Profile, target_tokens: int) -> tuple[int, tup
 def _headroom(headroom: float | int, usable_bytes: int) -> tuple[float, int | None]:
     """Share and bytes of a headroom: a float is a share of usable memory, an int bytes."""
     if isinstance(headroom, int) and not isinstance(headroom, bool):
-        if not 0 <= headroom < usable_bytes:
+        if headroom < 0:
             raise UsageError(
-                f"a headroom of {headroom} bytes leaves nothing of the usable {usable_bytes} bytes"
-                if headroom > 0
-                else f"the headroom must not be negative, and is {headroom} bytes",
+                f"the headroom must not be negative, and is {format_bytes(headroom)}",
+                next_step="leave nothing free with 0, or give bytes or a share to leave free",
+            )
+        if headroom >= usable_bytes:
+            raise UsageError(
+                f"a headroom of {format_bytes(headroom)} leaves nothing of the "
+                f"{format_bytes(usable_bytes)} that are usable",
+                next_step="leave less free, like --headroom 5%",
             )
         return headroom / usable_bytes, headroom
     if isinstance(headroom, bool) or not 0 <= headroom < 1:

@@ -29,8 +29,17 @@ PROFILE = curve_profile([1, 2, 4, 8, 16], affine(0.02, 0.005), facts=facts(token
     ],
 )
 def test_values_that_cannot_be(options, message):
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=message) as caught:
         recommend_plan(PROFILE, **options)
+    assert caught.value.next_step
+
+
+def test_bytes_of_a_headroom_are_shown_for_people():
+    with pytest.raises(UsageError) as caught:
+        recommend_plan(PROFILE, target_batch=8, headroom=3 * GIB)
+    assert caught.value.doing == (
+        "a headroom of 3.00 GiB leaves nothing of the 3.00 GiB that are usable"
+    )
 
 
 def test_a_target_smaller_than_the_world_names_the_largest_world_that_works():

@@ -1,0 +1,51 @@
+"""Command lines that the reader can run as they are."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+
+from bsprof.records import Profile, WorkloadSpec
+
+_FLAGS = frozenset({"compile", "channels_last", "cudnn_benchmark"})
+_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def sweep_command(profile: Profile, *words: str) -> str:
+    """`bsprof sweep ...` for the workload and the device of a profile, and these words.
+
+    Everything is named that the workload does not have by default, so that what is measured is
+    comparable, and the memory limit where the user had set one.
+    """
+    device = profile.device
+    place = device.kind if device.kind in ("cpu", "mps") else f"{device.kind}:{device.index}"
+    command = ["bsprof", "sweep", *_options(profile.workload), "--device", place]
+    if profile.plan.memory_limit_bytes is not None:
+        command += ["--memory-limit", _bytes(profile.plan.memory_limit_bytes)]
+    return shlex.join([*command, *words])
+
+
+def _options(spec: WorkloadSpec) -> Iterator[str]:
+    """The options of `bsprof sweep` that give this spec; each is called like its field."""
+    usual = WorkloadSpec(model=spec.model)
+    for field in fields(spec):
+        value, option = getattr(spec, field.name), "--" + field.name.replace("_", "-")
+        if value == getattr(usual, field.name) and field.name != "model":
+            continue
+        if field.name in _FLAGS:
+            yield option
+        elif field.name == "optimizer_options":
+            for key, setting in spec.optimizer_options.items():
+                yield from ("--optimizer-option", f"{key}={json.dumps(setting)}")
+        else:
+            yield from (option, str(value))
+
+
+def _bytes(amount: int) -> str:
+    """`3GiB` where that is exact, else plain bytes."""
+    for unit, size in _UNITS:
+        if amount % size == 0:
+            return f"{amount // size}{unit}"
+    return str(amount)
