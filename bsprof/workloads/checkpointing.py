@@ -13,22 +13,6 @@ from bsprof.workloads.faults import user_code
 from bsprof.workloads.workload import Workload
 
 
-def parse_checkpointing(text: str) -> int:
-    """Every how many blocks one is recomputed; 0 for `none`, 1 for `full`.
-
-    Raises:
-        UsageError: neither `none`, `full` nor a whole number above zero.
-    """
-    if text in ("none", "full"):
-        return 0 if text == "none" else 1
-    if not text.isdecimal() or int(text) == 0:
-        raise UsageError(
-            f"cannot read the activation checkpointing {text!r}",
-            next_step="use none, full, or N to recompute every Nth block",
-        )
-    return int(text)
-
-
 def apply_checkpointing(model: nn.Module, workload: Workload, every: int) -> int:
     """Make every Nth block of the model recompute its activations; how many there are.
 

@@ -39,7 +39,7 @@ def make_optimizer(
         raise UsageError(
             f"unknown optimizer {name!r}",
             found=f"near: {', '.join(near)}" if near else "",
-            next_step=f"use one of {', '.join(sorted(classes))}",
+            next_step=f"use one of {', '.join(optimizer_names())}",
         )
     known = dict(inspect.signature(classes[name]).parameters)
     del known["params"]
@@ -48,7 +48,9 @@ def make_optimizer(
         return cast(Optimizer, classes[name](parameters, **arguments))
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"the optimizer {name} refuses its options or these parameters", found=str(error)
+            f"the optimizer {name} refuses its options or these parameters",
+            found=str(error),
+            next_step=f"its options: {', '.join(sorted(known))}",
         ) from error
 
 

@@ -8,6 +8,8 @@ gradients.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +20,8 @@ from torch.optim import Optimizer
 from bsprof.errors import UsageError, WorkloadError
 from bsprof.records import Category, Mode, Note, Precision, WorkloadFacts, WorkloadSpec
 from bsprof.workloads.batches import check_batch, map_tensors, observed_size
-from bsprof.workloads.checkpointing import apply_checkpointing, parse_checkpointing
+from bsprof.workloads.blocks import parse_checkpointing
+from bsprof.workloads.checkpointing import apply_checkpointing
 from bsprof.workloads.compiling import check_compiled, compile_model
 from bsprof.workloads.faults import user_code
 from bsprof.workloads.optimizers import make_optimizer
@@ -202,7 +205,11 @@ def build_training(spec: WorkloadSpec, workload: Workload, device: str) -> Train
         apply_checkpointing(model, workload, every)
     model.train(spec.mode is Mode.TRAIN)
     optimizer = _build_optimizer(spec, workload, model) if spec.mode is Mode.TRAIN else None
-    return Training(spec, workload, place, model, optimizer, notes)
+    training = Training(spec, workload, place, model, optimizer, notes)
+    if workload.tokens_per_sample is None and workload.count is not None:
+        tokens = _counted_tokens(training, workload.count)
+        training.facts = replace(training.facts, tokens_per_sample=tokens)
+    return training
 
 
 def read_facts(workload: Workload, model: nn.Module, optimizer: Optimizer | None) -> WorkloadFacts:
@@ -218,6 +225,22 @@ def read_facts(workload: Workload, model: nn.Module, optimizer: Optimizer | None
         dataset_size=workload.dataset_size,
         optimizer=None if optimizer is None else type(optimizer).__name__,
     )
+
+
+def _counted_tokens(training: Training, count: Callable[[Any], int]) -> int | None:
+    """Tokens per sample by the workload's own count of one batch; None where it counts samples.
+
+    The random state is as before: the count must not change what is trained on.
+    """
+    devices = [training.device] if training.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            batch = training.make_batch(1)
+        except WorkloadError:
+            return None  # told where a size is measured, if one of a single sample is
+    with user_code("cannot count the tokens of a batch"):
+        tokens = int(count(batch))
+    return tokens if tokens > 1 else None
 
 
 def _check_spec(spec: WorkloadSpec, workload: Workload, device: torch.device) -> None:

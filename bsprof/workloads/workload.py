@@ -40,15 +40,16 @@ class Workload:
             mean over the batch.
         optimizer: `optimizer(params)` makes the optimizer over the trainable parameters; None
             takes the one of the workload spec (`--optimizer`).
-        count: `count(batch)` is the number of samples or tokens the loss averages over; None
-            means samples.
+        count: `count(batch)` is the number of tokens the loss averages over. Where
+            `tokens_per_sample` is not given it is read from it, in a batch of one sample.
         size: `size(batch)` reads the number of samples back from a batch; None reads the leading
             dimension of the first tensor in it.
         micro_step: `micro_step(model, batch)` runs forward *and* backward itself, in place of
             `loss`; where it has a parameter `scale`, its loss is to be multiplied by it. It runs
             under no autocast and no gradient scaler. Training only.
         dataset_size: Samples in the data set: no micro-batch is larger; None when unknown.
-        tokens_per_sample: Tokens in a sample; None where samples have no tokens.
+        tokens_per_sample: Tokens in a sample; None where samples have no tokens, or where
+            `count` tells.
         uses_seq_len: Whether `--seq-len` had an effect on this workload. A factory that has a
             parameter `seq_len` need not say so; likewise the two below.
         uses_image_size: Whether `--image-size` had an effect.

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from bsprof.errors import UsageError, WorkloadError
 from bsprof.records import WorkloadSpec
-from bsprof.workloads.checkpointing import find_blocks, parse_checkpointing
+from bsprof.workloads.blocks import parse_checkpointing
+from bsprof.workloads.checkpointing import find_blocks
 from bsprof.workloads.names import builtin_names
 from bsprof.workloads.resolve import resolve
 from bsprof.workloads.training import Training, build_training
@@ -76,7 +77,7 @@ def test_more_than_there_are_blocks_has_no_effect() -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "some", "1.5", "FULL"])
 def test_what_cannot_be_read(text: str) -> None:
-    with pytest.raises(UsageError, match="use none, full, or N"):
+    with pytest.raises(UsageError, match="write none, full, or a whole number N"):
         parse_checkpointing(text)
 
 

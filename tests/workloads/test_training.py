@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -473,3 +474,49 @@ def test_weights_of_the_users_own_type_are_left_alone() -> None:
     )
     assert run(training)
     assert {p.dtype for p in training.model.parameters()} == {torch.float64}
+
+
+def counting(count: Any, **more: Any) -> Workload:
+    return Workload(
+        model=Net,
+        batch=lambda size, device: torch.rand(size, 4, device=device),
+        loss=lambda model, batch: model(batch).mean(),
+        count=count,
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("workload", "tokens"),
+    [
+        (counting(lambda batch: batch.numel()), 4),
+        (counting(lambda batch: batch.numel(), tokens_per_sample=9), 9),
+        (counting(len), None),  # it counts samples
+        (counting(None), None),
+    ],
+)
+def test_tokens_per_sample_come_from_the_count(workload: Workload, tokens: int | None) -> None:
+    assert (
+        build_training(WorkloadSpec(model="x"), workload, "cpu").facts.tokens_per_sample == tokens
+    )
+
+
+def test_counting_changes_no_random_number_and_needs_no_batch_of_one() -> None:
+    batches = []
+    for count in (None, torch.numel):
+        training = build_training(WorkloadSpec(model="x"), counting(count), "cpu")
+        batches.append(training.make_batch(2))
+    assert torch.equal(*batches)
+
+    def at_least_two(size: int, device: torch.device) -> Tensor:
+        if size < 2:
+            raise ValueError("too few")
+        return torch.rand(size, 4, device=device)
+
+    workload = replace(counting(torch.numel), batch=at_least_two)
+    assert build_training(WorkloadSpec(model="x"), workload, "cpu").facts.tokens_per_sample is None
+
+
+def test_a_count_that_fails_is_the_workloads_fault() -> None:
+    with pytest.raises(WorkloadError, match="cannot count the tokens"):
+        build_training(WorkloadSpec(model="x"), counting(lambda batch: batch["ids"]), "cpu")
