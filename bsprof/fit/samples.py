@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Sequence
 
 from bsprof.fit.student import t_quantile
@@ -25,7 +24,7 @@ MIN_SAMPLES_TO_STOP = 3  # two equal samples say little about a clock
 # shared machine rarely differ by more, and the width says plainly that one sample is no evidence.
 SINGLE_SAMPLE_SHARE = 0.25
 _EXACT_RANKS_TO = 200  # above, the normal form of the ranks is exact to a hundredth of a rank
-_Z90 = statistics.NormalDist().inv_cdf(0.5 + LEVEL / 2)
+_Z90 = 1.6448536269514722  # of the normal distribution, at 0.5 + LEVEL / 2
 _SERIAL_FROM = 8  # fewer samples cannot show a serial correlation
 
 
@@ -50,12 +49,13 @@ def median_quantity(samples: Sequence[float]) -> Quantity:
         raise ValueError("samples must be finite")
     ordered = sorted(samples)
     n = len(ordered)
-    median = statistics.median(ordered)
+    median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
     if n == 1:
         margin = abs(median) * SINGLE_SAMPLE_SHARE
         return Quantity.ordered(median, median - margin, median + margin)
     if n < DISTRIBUTION_FREE_FROM:
-        deviation = statistics.stdev(ordered)
+        mean = math.fsum(ordered) / n
+        deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / (n - 1))
         margin = t_quantile(0.5 + LEVEL / 2, n - 1) * deviation * _MEDIAN_OVER_MEAN[n]
         margin /= math.sqrt(n)
         return Quantity.ordered(median, median - margin, median + margin)

@@ -14,7 +14,7 @@ from bsprof.records import (
     TimeFit,
     per_second,
 )
-from bsprof.report.data import Curve, ProfileView, ReportData
+from bsprof.report.data import ProfileView, ReportData, SampledCurve
 from bsprof.report.words import device_text, workload_text
 
 _SAMPLES = 80  # sizes per curve: smooth at the width of a page
@@ -136,8 +136,8 @@ def sampled_sizes(low: int, high: int) -> tuple[int, ...]:
     return tuple(sorted({round(low * ratio ** (step / _SAMPLES)) for step in steps}))
 
 
-def _curve(sizes: tuple[int, ...], values: list[Quantity], measured_to: int) -> Curve:
-    return Curve(
+def _curve(sizes: tuple[int, ...], values: list[Quantity], measured_to: int) -> SampledCurve:
+    return SampledCurve(
         sizes=sizes,
         values=tuple(q.value for q in values),
         lows=tuple(q.low for q in values),
@@ -146,14 +146,14 @@ def _curve(sizes: tuple[int, ...], values: list[Quantity], measured_to: int) -> 
     )
 
 
-def _time_curve(fit: TimeFit) -> Curve:
+def _time_curve(fit: TimeFit) -> SampledCurve:
     from bsprof.fit.time import predict_time
 
     sizes = sampled_sizes(fit.low_micro_batch_size, fit.high_micro_batch_size)
     return _curve(sizes, [predict_time(fit, b)[0] for b in sizes], fit.high_micro_batch_size)
 
 
-def _throughput_curve(step: Curve) -> Curve | None:
+def _throughput_curve(step: SampledCurve) -> SampledCurve | None:
     """b over the micro-step's seconds; None where the fit allows a time of zero or less."""
     rows = list(zip(step.sizes, step.values, step.lows, step.highs, strict=True))
     if any(low <= 0 for _, _, low, _ in rows):
@@ -177,14 +177,14 @@ def _memory_sizes(fit: MemoryFit, profile: Profile) -> tuple[int, ...]:
     return tuple(sorted({*sampled_sizes(fit.low_micro_batch_size, end), measured_to}))
 
 
-def _memory_curve(fit: MemoryFit, profile: Profile) -> Curve:
+def _memory_curve(fit: MemoryFit, profile: Profile) -> SampledCurve:
     from bsprof.fit.memory import predict_memory
 
     sizes = _memory_sizes(fit, profile)
     return _curve(sizes, [predict_memory(fit, b)[0] for b in sizes], fit.high_micro_batch_size)
 
 
-def _line_curve(line: PhaseLine, fit: MemoryFit, profile: Profile) -> Curve:
+def _line_curve(line: PhaseLine, fit: MemoryFit, profile: Profile) -> SampledCurve:
     sizes = _memory_sizes(fit, profile)
     values = [Quantity.exact(line.base_bytes + line.slope_bytes * b) for b in sizes]
     return _curve(sizes, values, fit.high_micro_batch_size)

@@ -10,7 +10,7 @@ from bsprof.records import MemoryFit, Phase, Profile, Quantity, Recommendation, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class SampledCurve:
     """A fitted curve sampled at increasing micro-batch sizes, with its 90 % interval.
 
     Attributes:
@@ -36,7 +36,7 @@ class Curve:
         share = (size - low) / (high - low)
         return self.values[right - 1] * (1 - share) + self.values[right] * share
 
-    def scaled(self, factor: float) -> Curve:
+    def scaled(self, factor: float) -> SampledCurve:
         """The same curve in another unit; the factor is above zero."""
         return replace(
             self,
@@ -45,15 +45,15 @@ class Curve:
             highs=tuple(v * factor for v in self.highs),
         )
 
-    def up_to(self, size: int) -> Curve:
+    def up_to(self, size: int) -> SampledCurve:
         """The part at that size and below."""
         return self._part([i for i, s in enumerate(self.sizes) if s <= size])
 
-    def beyond(self, size: int) -> Curve:
+    def beyond(self, size: int) -> SampledCurve:
         """The part at that size and above."""
         return self._part([i for i, s in enumerate(self.sizes) if s >= size])
 
-    def _part(self, kept: list[int]) -> Curve:
+    def _part(self, kept: list[int]) -> SampledCurve:
         return replace(
             self,
             sizes=tuple(self.sizes[i] for i in kept),
@@ -86,10 +86,10 @@ class ProfileView:
     profile: Profile
     time_fit: TimeFit | None = None
     memory_fit: MemoryFit | None = None
-    throughput: Curve | None = None
-    micro_step: Curve | None = None
-    memory: Curve | None = None
-    memory_by_phase: Mapping[Phase, Curve] = field(default_factory=dict)
+    throughput: SampledCurve | None = None
+    micro_step: SampledCurve | None = None
+    memory: SampledCurve | None = None
+    memory_by_phase: Mapping[Phase, SampledCurve] = field(default_factory=dict)
     knee: Quantity | None = None
     problems: tuple[str, ...] = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bsprof.records import Phase, Point, Profile
-from bsprof.report.data import Curve, ProfileView, ReportData
+from bsprof.report.data import ProfileView, ReportData, SampledCurve
 from bsprof.report.panel import Panel, byte_unit, legend_below, size_axis
 from bsprof.report.theme import CATEGORY_ROLES, PHASE_ROLES, series_style
 from bsprof.report.time_plots import profile_legend
@@ -153,7 +153,7 @@ def _draw_peak(
         _peak_mark(panel, data, view, point, per_unit, role)
 
 
-def _extrapolated(panel: Panel, line: Curve, role: str) -> None:
+def _extrapolated(panel: Panel, line: SampledCurve, role: str) -> None:
     rest = line.beyond(line.measured_to)
     if len(rest.sizes) > 1:
         panel.axes.plot(

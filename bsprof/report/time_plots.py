@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bsprof.records import Point, PointStatus, Profile, Quantity, per_second
-from bsprof.report.data import Curve, ProfileView, ReportData
+from bsprof.report.data import ProfileView, ReportData, SampledCurve
 from bsprof.report.panel import Panel, knee_text, legend_below, second_unit, size_axis
 from bsprof.report.theme import drawable_text, series_style
 from bsprof.report.words import failure_text, quantity_text, status_text
@@ -197,7 +197,9 @@ def _legend_of_steps(panel: Panel, role: str) -> None:
     legend_below(panel)
 
 
-def _ring_between(panel: Panel, data: ReportData, view: ProfileView, curve: Curve | None) -> None:
+def _ring_between(
+    panel: Panel, data: ReportData, view: ProfileView, curve: SampledCurve | None
+) -> None:
     """A ring on the curve when the recommended size lies between measured ones."""
     size = data.chosen_size(view)
     if size is None or curve is None or view.profile.point(size) is not None:
