@@ -12,6 +12,7 @@ import typer
 
 from bsprof.cli import config
 from bsprof.cli.exits import Exit, exit_status
+from bsprof.cli.light import lighten
 from bsprof.cli.terminal import Terminal
 from bsprof.errors import BsprofError, UsageError
 
@@ -60,15 +61,15 @@ def _start(
 ) -> None:
     terminal = ctx.ensure_object(Terminal)
     if "--help" not in terminal.arguments:  # help must work beside a broken configuration
-        terminal.config, ctx.default_map = config.defaults(Path(), _option_names(ctx))
+        terminal.config, ctx.default_map = config.defaults(Path(), _options(ctx))
 
 
-def _option_names(ctx: typer.Context) -> dict[str, dict[str, str]]:
-    """By command: from the long name of each option, without dashes, to its parameter."""
+def _options(ctx: typer.Context) -> dict[str, dict[str, config.Option]]:
+    """By command: from the long name of each option, without dashes, to the option."""
     commands: dict[str, Any] = ctx.command.commands  # type: ignore[attr-defined]
     return {
         command: {
-            option.removeprefix("--"): parameter.name
+            option.removeprefix("--"): config.Option(parameter.name, parameter.multiple)
             for parameter in found.params
             for option in parameter.opts
             if option.startswith("--") and option != "--help"
@@ -87,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     terminal.arguments = tuple(words)
     try:
-        status = typer.main.get_command(build_app(_needed(words))).main(
-            args=words, prog_name="bsprof", standalone_mode=False, obj=terminal
-        )
+        program = typer.main.get_command(build_app(_needed(words)))
+        lighten(program)
+        status = program.main(args=words, prog_name="bsprof", standalone_mode=False, obj=terminal)
         return status if isinstance(status, int) else Exit.OK
     except BsprofError as error:
         _traceback(terminal)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,32 @@ from bsprof.errors import UsageError
 _OWN, _SHARED = "bsprof.toml", "pyproject.toml"
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a command: its parameter, and whether it may be given several times."""
+
+    parameter: str
+    repeats: bool
+
+    def value(self, value: Any) -> Any:
+        """A TOML value as a command line would give it: text, or a list where it repeats.
+
+        For a text option `[1, 2, 4]` is `1,2,4`.
+        """
+        items = [_text(item) for item in value] if isinstance(value, list) else [_text(value)]
+        if self.repeats:
+            return items
+        return ",".join(map(str, items)) if isinstance(value, list) else items[0]
+
+
 def defaults(
-    folder: Path, options: Mapping[str, Mapping[str, str]]
+    folder: Path, options: Mapping[str, Mapping[str, Option]]
 ) -> tuple[Path | None, dict[str, dict[str, Any]]]:
     """The file, if there is one, and its defaults by command and parameter (`default_map`).
 
     Args:
         folder: Where the file is looked for.
-        options: By command, from an option's long name without dashes to its parameter.
+        options: By command, from an option's long name without dashes to the option.
 
     Raises:
         UsageError: the file cannot be read, or has a key that no option is called.
@@ -39,14 +58,15 @@ def defaults(
     for key, value in settings.items():
         if key in options and isinstance(value, dict):
             for name, inner in value.items():
-                result[key][_parameter(name, options[key], f"{path}, [{key}]")] = _value(inner)
+                option = _option(name, options[key], f"{path}, [{key}]")
+                result[key][option.parameter] = option.value(inner)
         else:
             name = key.replace("_", "-")
             if name not in everywhere:
                 raise _unknown(key, sorted(everywhere | set(options)), str(path))
             for command, names in options.items():
                 if name in names:
-                    result[command].setdefault(names[name], _value(value))
+                    result[command].setdefault(names[name].parameter, names[name].value(value))
     return path, result
 
 
@@ -67,7 +87,14 @@ def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
         return None, {}
     settings = _load(path)
     if path.name == _SHARED:
-        settings = settings.get("tool", {}).get("bsprof", {})
+        for table in ("tool", "bsprof"):
+            settings = settings.get(table, {})
+            if not isinstance(settings, dict):
+                raise UsageError(
+                    f"cannot read the configuration {path}",
+                    found=f"{table} is {settings!r}, not a table",
+                    next_step="write the options under [tool.bsprof]",
+                )
     return path, settings
 
 
@@ -82,17 +109,14 @@ def _load(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _parameter(key: str, names: Mapping[str, str], where: str) -> str:
+def _option(key: str, names: Mapping[str, Option], where: str) -> Option:
     name = key.replace("_", "-")
     if name not in names:
         raise _unknown(key, sorted(names), where)
     return names[name]
 
 
-def _value(value: Any) -> Any:
-    """TOML values as a command line would give them: text, or a list of texts."""
-    if isinstance(value, list):
-        return [str(item) for item in value]
+def _text(value: Any) -> bool | str:
     return value if isinstance(value, bool) else str(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from bsprof.cli.exits import Exit
-from bsprof.cli.options import Color, Debug, Json, Quiet, Verbose, terminal_of
+from bsprof.cli.options import DOCUMENT_SCHEMA, Color, Debug, Json, Quiet, Verbose, terminal_of
 
 EXAMPLE = "bsprof doctor"
 
@@ -31,7 +31,8 @@ def command(
 
         from bsprof.records.codec import to_json
 
-        terminal.answer(json.dumps({"checks": to_json(checks)}, indent=1, sort_keys=True))
+        document = {"schema": DOCUMENT_SCHEMA, "checks": to_json(checks)}
+        terminal.answer(json.dumps(document, indent=1, sort_keys=True))
     else:
         terminal.table(
             ("check", "status", "found"), [[c.name, str(c.status), c.found] for c in checks]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bsprof.cli.options import Color, Debug, Json, Quiet, Verbose, terminal_of
+from bsprof.cli.options import DOCUMENT_SCHEMA, Color, Debug, Json, Quiet, Verbose, terminal_of
 
 EXAMPLE = "bsprof models"
 
@@ -26,7 +26,8 @@ def command(
         import json
 
         models = [{"name": name, "summary": summary} for name, summary in known]
-        terminal.answer(json.dumps({"models": models}, indent=1, sort_keys=True))
+        document = {"schema": DOCUMENT_SCHEMA, "models": models}
+        terminal.answer(json.dumps(document, indent=1, sort_keys=True))
         return
     terminal.table(("model", "what it is"), known)
     terminal.note("your own: --model file.py:factory or --model package.module:factory")

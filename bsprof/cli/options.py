@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -25,6 +26,26 @@ Color = Annotated[
     str, typer.Option("--color", metavar="auto|always|never", help="When to use colour.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
+
+
+DOCUMENT_SCHEMA = 1
+"""Version of the small documents of `--json`, those of profiles and plans aside."""
+
+
+def on_command_line(ctx: typer.Context, *names: str) -> bool:
+    """Whether one of these parameters was given as a flag, not by configuration or default."""
+    sources = (ctx.get_parameter_source(name) for name in names)
+    return any(source is not None and source.name == "COMMANDLINE" for source in sources)
+
+
+def beaten(ctx: typer.Context, *sides: Sequence[str]) -> frozenset[str]:
+    """Parameters that give way, of sides that exclude each other: flags win over configuration.
+
+    A side gives way when none of its parameters was given as a flag and one of another side was.
+    """
+    flagged = [on_command_line(ctx, *names) for names in sides]
+    losers = [names for names, wins in zip(sides, flagged, strict=True) if not wins]
+    return frozenset(name for names in losers for name in names if any(flagged))
 
 
 def terminal_of(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from bsprof.cli.options import Color, Debug, Json, Quiet, Verbose, terminal_of
+from bsprof.cli.options import DOCUMENT_SCHEMA, Color, Debug, Json, Quiet, Verbose, terminal_of
 
 if TYPE_CHECKING:
     from bsprof.store import StoredProfile
@@ -37,7 +37,11 @@ def command(
     if as_json:
         import json
 
-        document = {"profiles": [_document(entry) for entry in entries], "store": str(store)}
+        document = {
+            "schema": DOCUMENT_SCHEMA,
+            "profiles": [_document(entry) for entry in entries],
+            "store": str(store),
+        }
         terminal.answer(json.dumps(document, indent=1, sort_keys=True))
         return
     terminal.table(COLUMNS, [_row(entry) for entry in entries], numeric=_NUMERIC)
@@ -49,6 +53,8 @@ def command(
 
 
 def _document(entry: StoredProfile) -> dict[str, object]:
+    from bsprof.records.codec import to_json
+
     profile = entry.profile
     document: dict[str, object] = {
         "name": entry.name,
@@ -57,7 +63,6 @@ def _document(entry: StoredProfile) -> dict[str, object]:
     }
     if profile is None:
         return document
-    largest = profile.max_micro_batch_size
     return document | {
         "schema": profile.schema,
         "origin": profile.origin.value,
@@ -70,7 +75,7 @@ def _document(entry: StoredProfile) -> dict[str, object]:
         "complete": profile.complete,
         "tried": [point.micro_batch_size for point in profile.points],
         "confirmed": [point.micro_batch_size for point in profile.points if point.confirmed],
-        "max_micro_batch_size": None if largest is None else largest.value,
+        "max_micro_batch_size": to_json(profile.max_micro_batch_size),
     }
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bsprof.cli.options import Color, Debug, Force, Json, Quiet, Verbose, terminal_of
+from bsprof.cli.options import Color, Debug, Force, Json, Quiet, Verbose, beaten, terminal_of
 from bsprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from bsprof.records import Recommendation
 
 EXAMPLE = "bsprof recommend --target-batch 2048 --world-size 8"
 
@@ -60,17 +63,20 @@ def command(
     Micro-batch, accumulation steps and the pieces of every rank, read from a stored profile.
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
-    import json
-
     from bsprof.cli import parse
     from bsprof.cli.choice import chosen_profile
     from bsprof.cli.output import STDOUT, check_output, write_output
     from bsprof.cli.show import show_summary
-    from bsprof.recommend.document import recommendation_document
     from bsprof.recommend.plan import recommend_plan
     from bsprof.report.summary import recommendation_summary
     from bsprof.units import parse_share, parse_share_or_bytes
 
+    lost = beaten(ctx, ("profile",), ("model", "device"))
+    profile = None if "profile" in lost else profile
+    model, device = (None, None) if "model" in lost else (model, device)
+    lost = beaten(ctx, ("target_batch",), ("target_tokens",))
+    target_batch = None if "target_batch" in lost else target_batch
+    target_tokens = None if "target_tokens" in lost else target_tokens
     if profile is not None and (model is not None or device is not None):
         raise UsageError(
             "--profile names one profile; --model and --device look for another",
@@ -89,10 +95,17 @@ def command(
         objective=objective,
         profile_name=name,
     )
-    document = json.dumps(recommendation_document(answer), indent=1, sort_keys=True) + "\n"
     if output is not None:
-        write_output(output, document.encode(), terminal)
+        write_output(output, _document(answer).encode(), terminal)
     if as_json and output != STDOUT:
-        terminal.answer(document)
+        terminal.answer(_document(answer))
     elif not as_json and output != STDOUT:
         show_summary(terminal, recommendation_summary(answer, found))
+
+
+def _document(answer: Recommendation) -> str:
+    import json
+
+    from bsprof.recommend.document import recommendation_document
+
+    return json.dumps(recommendation_document(answer), indent=1, sort_keys=True) + "\n"

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bsprof.cli.options import Color, Debug, Force, Json, Quiet, Verbose, terminal_of
+from bsprof.cli.options import (
+    DOCUMENT_SCHEMA,
+    Color,
+    Debug,
+    Force,
+    Json,
+    Quiet,
+    Verbose,
+    beaten,
+    on_command_line,
+    terminal_of,
+)
 from bsprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,6 +67,20 @@ def command(
         str | None,
         typer.Option(metavar="5%|2GiB", help="Usable memory to leave free.", show_default="5%"),
     ] = None,
+    tolerance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="0%",
+            help="How far the effective batch may be off the target.",
+            show_default="0%",
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            metavar="time|memory", help="What the best plan minimises.", show_default="time"
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -72,6 +98,8 @@ def command(
     from bsprof.cli.output import STDOUT, check_output, write_output
     from bsprof.report import build_report, render
 
+    if "as_json" in beaten(ctx, ("as_json",), ("output",)) and output == STDOUT:
+        as_json = False
     if as_json and output == STDOUT:
         raise UsageError(
             "--json and -o - both want stdout", next_step="write the report to a file, or drop one"
@@ -80,7 +108,15 @@ def command(
     check_output(output, force=force)
     names: list[str | None] = [*profiles] if profiles else [None]
     chosen = [chosen_profile(terminal, name) for name in names]
-    answer = _recommendation(chosen, target_batch, target_tokens, world_size, headroom)
+    question = _Question(
+        target_batch=target_batch,
+        target_tokens=target_tokens,
+        world_size=world_size,
+        headroom=headroom,
+        tolerance=tolerance,
+        objective=objective,
+    )
+    answer = _recommendation(ctx, chosen, question)
     write_output(output, render(kind, build_report(chosen, answer)), terminal)
     if as_json:
         terminal.answer(_document(output, kind, chosen, answer))
@@ -110,6 +146,7 @@ def _document(
     from bsprof.recommend.document import recommendation_document
 
     document = {
+        "schema": DOCUMENT_SCHEMA,
         "format": str(kind),
         "output": output,
         "profiles": [name for name, _ in chosen],
@@ -118,36 +155,60 @@ def _document(
     return json.dumps(document, indent=1, sort_keys=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """The options of a recommendation as they were given; None where they were not."""
+
+    target_batch: int | None
+    target_tokens: int | None
+    world_size: int | None
+    headroom: str | None
+    tolerance: str | None
+    objective: str | None
+
+
+_TARGETS = ("target_batch", "target_tokens")
+_DETAILS = ("world_size", "headroom", "tolerance", "objective")  # without effect alone
+
+
 def _recommendation(
-    chosen: list[tuple[str, Profile]],
-    target_batch: int | None,
-    target_tokens: int | None,
-    world_size: int | None,
-    headroom: str | None,
+    ctx: typer.Context, chosen: list[tuple[str, Profile]], question: _Question
 ) -> Recommendation | None:
     """The answer to show, if a target was given; for one profile only."""
+    lost = beaten(ctx, ("target_batch",), ("target_tokens",))
+    target_batch, target_tokens = (
+        None if name in lost else getattr(question, name) for name in _TARGETS
+    )
     if target_batch is None and target_tokens is None:
-        if world_size is not None or headroom is not None:
+        useless = [name for name in _DETAILS if on_command_line(ctx, name)]
+        if useless:
+            names = " and ".join("--" + name.replace("_", "-") for name in useless)
             raise UsageError(
-                "--world-size and --headroom have no effect without a target",
+                f"{names} {'has' if len(useless) == 1 else 'have'} no effect without a target",
                 next_step="add --target-batch or --target-tokens",
             )
         return None
     if len(chosen) != 1:
+        if not on_command_line(ctx, *_TARGETS):
+            return None  # a configured target is for reports of one profile
         raise UsageError(
             f"a report of {len(chosen)} profiles shows no recommendation",
             next_step="name one profile, or leave the target out",
         )
+    from bsprof.cli.parse import one_of
     from bsprof.recommend.plan import recommend_plan
     from bsprof.recommend.target import DEFAULT_HEADROOM
-    from bsprof.units import parse_share_or_bytes
+    from bsprof.units import parse_share, parse_share_or_bytes
 
     [(name, profile)] = chosen
+    headroom, tolerance = question.headroom, question.tolerance
     return recommend_plan(
         profile,
         target_batch=target_batch,
         target_tokens=target_tokens,
-        world_size=world_size or 1,
+        world_size=question.world_size or 1,
         headroom=DEFAULT_HEADROOM if headroom is None else parse_share_or_bytes(headroom),
+        tolerance=0.0 if tolerance is None else parse_share(tolerance),
+        objective=one_of("objective", question.objective or "time", ("time", "memory")),
         profile_name=name,
     )

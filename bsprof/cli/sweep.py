@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -155,9 +156,28 @@ def command(
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli import parse
+    from bsprof.cli.exclusions import (
+        giving_way,
+        refuse_contradictions,
+        refuse_training_options,
+    )
     from bsprof.records import Mode, Precision, SweepPlan, WorkloadSpec
     from bsprof.units import parse_bytes, parse_seconds, parse_share
+    from bsprof.workloads.blocks import parse_checkpointing
 
+    lost = giving_way(ctx)
+    mode = "train" if "mode" in lost else mode
+    optimizer = None if "optimizer" in lost else optimizer
+    optimizer_option = None if "optimizer_option" in lost else optimizer_option
+    clip_norm = None if "clip_norm" in lost else clip_norm
+    if "activation_checkpointing" in lost:
+        activation_checkpointing = "none"
+    parse_checkpointing(activation_checkpointing)
+    if clip_norm is not None and not math.isfinite(clip_norm):
+        raise UsageError(
+            f"the gradient cannot be clipped to a norm of {clip_norm}",
+            next_step="write a finite number, or leave --clip-norm out",
+        )
     spec = WorkloadSpec(
         model=model,
         seq_len=seq_len,
@@ -166,7 +186,7 @@ def command(
         optimizer=optimizer or "adamw",
         optimizer_options=parse.key_values("--optimizer-option", optimizer_option or ()),
         clip_norm=clip_norm,
-        activation_checkpointing=_checkpointing(activation_checkpointing),
+        activation_checkpointing=activation_checkpointing,
         attention=attention and parse.one_of("attention", attention, ("sdpa", "eager")),
         compile=compile_model,
         channels_last=channels_last,
@@ -175,53 +195,23 @@ def command(
         seed=seed,
     )
     if spec.mode is Mode.INFER:
-        _refuse_training_options(spec, optimizer)
+        refuse_training_options(spec, optimizer)
     plan = SweepPlan(
-        micro_batch_sizes=parse.sizes(micro_batch_sizes) if micro_batch_sizes else (),
-        max_micro_batch_size=max_micro_batch_size,
+        micro_batch_sizes=parse.sizes(micro_batch_sizes)
+        if micro_batch_sizes and "micro_batch_sizes" not in lost
+        else (),
+        max_micro_batch_size=None if "max_micro_batch_size" in lost else max_micro_batch_size,
         memory_limit_bytes=parse_bytes(memory_limit) if memory_limit else None,
         time_budget_s=parse_seconds(time_budget) if time_budget else None,
         dataset_size=dataset_size,
-        find_max=find_max,
+        find_max=find_max and "find_max" not in lost,
         relative_error=parse_share(relative_error),
     )
-    _refuse_contradictions(plan)
+    refuse_contradictions(plan)
+    resume, force = resume and "resume" not in lost, force and "force" not in lost
     job = _prepare(spec, device, output, resume=resume, force=force)
     profile = _run(job, spec, device, plan, terminal)
     _answer(profile, job, terminal, as_json=as_json)
-
-
-def _checkpointing(text: str) -> str:
-    if text in ("none", "full") or (text.isdecimal() and int(text) > 0):
-        return text
-    raise UsageError(
-        f"cannot read the activation checkpointing {text!r}",
-        next_step="write none, full, or a whole number N for every Nth block",
-    )
-
-
-def _refuse_training_options(spec: WorkloadSpec, optimizer: str | None) -> None:
-    given = {
-        "--optimizer": optimizer is not None,
-        "--optimizer-option": bool(spec.optimizer_options),
-        "--clip-norm": spec.clip_norm is not None,
-        "--activation-checkpointing": spec.activation_checkpointing != "none",
-    }
-    for option, is_given in given.items():
-        if is_given:
-            raise UsageError(
-                f"{option} has no effect with --mode infer", next_step=f"leave {option} out"
-            )
-
-
-def _refuse_contradictions(plan: SweepPlan) -> None:
-    if plan.micro_batch_sizes and plan.max_micro_batch_size is not None:
-        raise UsageError(
-            "--micro-batch-sizes and --max-micro-batch-size exclude each other",
-            next_step="name the sizes, or cap the adaptive schedule",
-        )
-    if plan.relative_error <= 0:
-        raise UsageError("--relative-error must be above 0", next_step="write it like 2%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

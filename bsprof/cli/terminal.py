@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 COLORS = ("auto", "always", "never")
 
+_OFF = ("", "0", "false", "f", "no", "n", "off")  # what the flag's own environment variable takes
+
 _LABEL_WIDTH = 10  # "  found:  " and "  next:   "
 
 
@@ -37,7 +39,7 @@ class Terminal:
         self.environ = os.environ if environ is None else environ
         self.quiet = False
         self.verbosity = 0
-        self.debug = bool(self.environ.get("BSPROF_DEBUG"))
+        self.debug = self.environ.get("BSPROF_DEBUG", "").strip().lower() not in _OFF
         self.color = "auto"
         self.config: Path | None = None
         self.arguments: tuple[str, ...] = ()

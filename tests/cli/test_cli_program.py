@@ -94,11 +94,12 @@ def config(folder: Path, text: str, name: str = "bsprof.toml") -> None:
 def test_defaults_come_from_the_file_of_the_folder(run, sweep, folder, monkeypatch):
     config(
         folder,
-        'device = "cuda"\n[sweep]\nmicro-batch-sizes = "1,2"\nseq_len = 64\nfind-max = true\n',
+        'device = "cuda"\n[sweep]\nmicro-batch-sizes = "1,2"\nseq_len = 64\ncompile = true\n',
     )
     assert run("sweep", "--model", "gpt-tiny").status == 0
     call = sweep.calls[-1]
-    assert (call["device"], call["spec"].seq_len, call["plan"].find_max) == ("cuda", 64, True)
+    assert (call["device"], call["spec"].seq_len, call["spec"].compile) == ("cuda", 64, True)
+    assert call["plan"].micro_batch_sizes == (1, 2)
     monkeypatch.setenv("BSPROF_DEVICE", "mps")
     run("sweep", "--model", "gpt-tiny", "--seq-len", "32")
     assert (sweep.calls[-1]["device"], sweep.calls[-1]["spec"].seq_len) == ("mps", 32)
@@ -163,6 +164,13 @@ def test_colour_without_a_terminal(environ, flag, expected):
     terminal = Terminal(environ)
     terminal.choose(quiet=False, verbosity=0, debug=False, color=flag)
     assert terminal.colored(io.StringIO()) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1", True), ("yes", True), ("0", False), ("false", False), ("", False)]
+)
+def test_tracebacks_by_environment(value, expected):
+    assert Terminal({"BSPROF_DEBUG": value}).debug is expected
 
 
 class Screen(io.StringIO):

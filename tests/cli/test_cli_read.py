@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
+from bsprof.cli import build_app
 from bsprof.store import profile_path, save
 
 NAME = "cpu-test-3000/gpt-tiny/20260114T090000Z"
@@ -67,6 +71,8 @@ def test_recommend_of_a_model_and_device(run, make_profile):
         (["--target-batch", "0"], 2, "Invalid value for '--target-batch'"),
         (["--target-batch", "8", "--headroom", "120%"], 2, "outside 0 to 100 %"),
         (["--target-batch", "8", "--headroom", "1.999GiB"], 5, ""),
+        (["--target-batch", "8", "--headroom", "1e400GiB"], 2, "cannot read the amount"),
+        (["--target-batch", "8", "--headroom", "2GiB"], 2, "leaves nothing of the 2.00 GiB"),
         (["--target-batch", "8", "--tolerance", "x"], 2, "cannot read the share"),
         (["--target-batch", "8", "--objective", "cost"], 2, "unknown objective 'cost'"),
         (["--target-batch", "8", "--profile", "none"], 3, "no profile none"),
@@ -98,7 +104,39 @@ def test_a_partial_profile_is_said_to_be_partial(run, make_profile, folder):
     save(make_profile(complete=False), folder / "p.json")
     outcome = run("recommend", "--profile", "p.json", "--target-batch", "8")
     assert outcome.status == 0
-    assert "p.json is partial" in outcome.err
+    start = "bsprof sweep --model gpt-tiny --seq-len 128 --device cpu"
+    assert f"p.json is partial; finish it with `{start} -o p.json --resume`" in outcome.err
+    assert f"{start} --resume goes on where it stopped" in outcome.err
+
+
+def test_advised_commands_can_be_run(run, make_profile, folder):
+    save(make_profile(complete=False), folder / "p.json")
+    document = run("recommend", "--profile", "p.json", "--target-batch", "48", "--json").json
+    texts = [note["hint"] for note in document["notes"]]
+    advised = [text[text.index("bsprof sweep") :] for text in texts if "bsprof sweep" in text]
+    assert advised
+    for text in advised:
+        words = shlex.split(re.split(r" (?:goes on|measures)", text)[0])
+        command = typer.main.get_command(build_app()).commands[words[1]]  # type: ignore[attr-defined]
+        assert command.make_context(words[1], words[2:]).params["model"] == "gpt-tiny"
+
+
+def test_nothing_may_be_left_free(run, stored):  # noqa: ARG001
+    documents = [
+        run("recommend", "--target-batch", "96", "--headroom", text, "--json").json
+        for text in ("0%", "0GiB")
+    ]
+    assert documents[0]["micro_batch_size"] == documents[1]["micro_batch_size"]
+    assert documents[1]["asked_headroom_bytes"] == 0
+
+
+def test_a_report_shows_the_plan_that_recommend_gives(run, stored):  # noqa: ARG001
+    question = ("--target-batch", "2001", "--tolerance", "5%", "--objective", "memory")
+    plan = run("recommend", *question, "--json").json
+    report = run("report", "-o", "r.csv", *question, "--json").json
+    assert report["recommendation"] == plan
+    assert (plan["tolerance"], plan["objective"]) == (0.05, "memory")
+    assert run("report", "-o", "s.csv", *question[:-1], "speed").status == 2
 
 
 def test_a_newer_profile_is_refused_with_advice(run, stored):
@@ -108,6 +146,32 @@ def test_a_newer_profile_is_refused_with_advice(run, stored):
     assert outcome.status == 3
     assert "format version 2; this bsprof knows up to version 1" in outcome.err
     assert "upgrade bsprof" in outcome.err
+
+
+def test_devices_and_links_survive_output(run, stored, folder):  # noqa: ARG001
+    (folder / "null").symlink_to("/dev/null")  # never the machine's own, should this fail
+    (folder / "real.csv").write_text("old")
+    (folder / "link.csv").symlink_to("real.csv")
+    words = ("report", "--format", "csv", "-q")
+    assert run(*words, "-o", "null").status == 0
+    assert run(*words, "-o", "null", "--force").status == 0
+    assert run(*words, "-o", "link.csv").status == 3
+    assert run(*words, "-o", "link.csv", "--force").status == 0
+    assert (folder / "null").is_char_device()
+    assert (folder / "link.csv").is_symlink()
+    assert (folder / "real.csv").read_text().startswith("profile,")
+
+
+@pytest.mark.parametrize(
+    ("field", "number"), [("usable_bytes", "9" * 400), ("capacity_bytes", "1e400")]
+)
+def test_numbers_too_large_are_a_broken_file_not_a_bug(run, stored, field, number):
+    document = json.loads(stored.read_text())
+    document["device"][field] = json.loads(number)
+    stored.write_text(json.dumps(document).replace("Infinity", "1e400"))
+    outcome = run("recommend", "--target-batch", "8")
+    assert outcome.status == 3
+    assert f"Profile.device.{field} is too large a number" in outcome.err
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "csv"])
@@ -131,6 +195,7 @@ def test_report_json_says_what_was_written(run, stored):  # noqa: ARG001
     assert document["profiles"] == [NAME]
     assert document["output"] == "r.csv"
     assert document["format"] == "csv"
+    assert document["schema"] == 1
     assert document["recommendation"]["target_batch"] == 96
     assert run("report", "-o", "s.csv", "--json").json["recommendation"] is None
 
@@ -173,6 +238,8 @@ def test_profiles_as_json(run, stored, make_profile, make_point):
     save(profile, stored.parent / "20260115T090000Z.json")
     document = run("profiles", "--json").json
     assert document["store"] == "profiles"
+    assert document["schema"] == 1
+    assert document["profiles"][1]["max_micro_batch_size"] == {"value": 84, "low": 80, "high": 90}
     first, second = document["profiles"][:2]
     assert first["confirmed"] == [4]
     assert second["name"] == NAME
@@ -191,7 +258,9 @@ def test_models(run):
     assert outcome.status == 0
     assert any(line.startswith("gpt-tiny\t") for line in outcome.out.splitlines())
     assert "file.py:factory" in outcome.err
-    names = [model["name"] for model in run("models", "--json").json["models"]]
+    document = run("models", "--json").json
+    assert document["schema"] == 1
+    names = [model["name"] for model in document["models"]]
     assert names == sorted(names)
     assert {"mlp", "convnet", "gpt-tiny", "encoder-tiny", "vit-tiny"} <= set(names)
 
@@ -212,3 +281,12 @@ def test_doctor(run, monkeypatch):
         "torch\tfail\tnone",
     ]
     assert outcome.err.splitlines() == ["warning: torch: install it"]
+    monkeypatch.setattr("bsprof.measure.doctor.examine", list)
+    assert run("doctor", "--json").json == {"checks": [], "schema": 1}
+
+
+def test_a_link_to_nothing_in_the_store_is_shown(run, stored):
+    (stored.parent / "x.json").symlink_to("none.json")
+    outcome = run("profiles")
+    assert outcome.status == 0, outcome.err
+    assert "x.json cannot be read: no such file" in outcome.err

@@ -149,6 +149,17 @@ def test_dash_prints_the_profile_once_and_the_store_keeps_it(run, sweep, folder)
             "leave",
         ),
         (["--model", "mlp", "--relative-error", "0%"], 2, "--relative-error must", "2%"),
+        (["--model", "mlp", "--clip-norm", "inf"], 2, "the gradient cannot be", "finite"),
+        (["--model", "mlp", "--clip-norm", "1e400"], 2, "the gradient cannot be", "finite"),
+        (["--model", "mlp", "--clip-norm", "nan"], 2, "", "next:"),
+        (["--model", "mlp", "--time-budget", "1e400s"], 2, "cannot read the duration", "too large"),
+        (["--model", "mlp", "--memory-limit", "1e400GiB"], 2, "cannot read the amount", "too"),
+        (
+            ["--model", "mlp", "--micro-batch-sizes", "1", "--find-max"],
+            2,
+            "--micro-batch-sizes and --find-max exclude",
+            "adaptive",
+        ),
         (["--model", "mlp", "--force"], 2, "--force has nothing to overwrite", "-o"),
         (
             ["--model", "mlp", "--resume", "--force", "-o", "x"],
