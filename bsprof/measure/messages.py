@@ -246,6 +246,12 @@ RULES: tuple[Rule, ...] = (
         ambiguous=True,
     ),
     _rule(
+        r"DataLoader worker \(pid.*(killed by signal: (Killed|Bus error)|exited unexpectedly)",
+        _OOM,
+        "a process of the data loader was killed, as the kernel does where memory is short",
+        ambiguous=True,
+    ),
+    _rule(
         r"unable to (allocate|open) shared memory|unable to mmap \d+ bytes from file"
         r"|insufficient shared memory \(shm\)",
         _OOM,
