@@ -167,8 +167,8 @@ MESSAGES = [
      OOM, AMBIGUOUS, ALIVE),
     ("unable to allocate shared memory(shm) for file </torch_1>", OOM, AMBIGUOUS, ALIVE),
     ("DataLoader worker (pid 4711) is killed by signal: Killed. ", OOM, AMBIGUOUS, ALIVE),
-    ("DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that"
-     " dataloader's workers are out of shared memory.", OOM, AMBIGUOUS, ALIVE),
+    (("DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that"
+      " dataloader's workers are out of shared memory."), OOM, AMBIGUOUS, ALIVE),
     ("DataLoader worker (pid(s) 11, 12) exited unexpectedly", OOM, AMBIGUOUS, ALIVE),
     # Poisoned contexts
     ("CUDA error: an illegal memory access was encountered", LIMIT, AMBIGUOUS, STICKY),
