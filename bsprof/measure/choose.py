@@ -11,9 +11,9 @@ from bsprof.fit.samples import PAIRED_FROM, TIE_SHARE, paired_difference
 from bsprof.measure import schedule
 from bsprof.records import Point, Quantity, Target
 
-CONTENDER_SHARE = 0.03
+CONTENDER_SHARE = 0.10
 """Sizes within this share of the best cost per sample are compared in turn."""
-MAX_CONTENDERS = 3
+MAX_CONTENDERS = 4
 RACE_SHARE = 0.25
 """A race may take this share of the seconds spent so far (heuristic: it decides among near-equals,
 so it is worth little)."""

@@ -30,6 +30,8 @@ BRACKET = 0.05
 """A bracketed largest size is known to within this share."""
 USEFUL_WIDTH = 0.10
 """A predicted largest size with a wider interval is not useful (relative full width)."""
+CHEAP_S = 0.3
+"""A micro-step that takes less is cheap to measure beside the start of a worker (heuristic)."""
 LEVER = 1.5
 """A size that is only to narrow the prediction must be so many times the largest that ran."""
 KINK = 1.05
@@ -195,14 +197,15 @@ def _still_rising(timed: list[Timed]) -> bool:
     """Whether growth beyond the last size could pay, by the last segments of the curve.
 
     That throughput falls must be clear of both intervals: one slow moment ends no sweep. A size
-    that takes as long as all before it together has to promise twice as much.
+    that takes as long as all before it together, and is not cheap, has to promise twice as much.
     """
     (last, seconds), before = timed[-1], timed[:-1]
     best, best_seconds = min(before, key=lambda item: item[1].value / item[0])
     if seconds.low / last > best_seconds.high / best * (1 + WORTH_MEASURING):
         return False
     spent = sum(t.value for _, t in timed)
-    costly = 2 * seconds.value >= spent  # twice the last size takes about twice as long
+    # Twice the last size takes about twice as long.
+    costly = 2 * seconds.value >= spent and seconds.value >= CHEAP_S
     worth = WORTH_MEASURING * (2 if costly else 1)
     return possible_gain([(b, t.value) for b, t in timed]) > worth
 
