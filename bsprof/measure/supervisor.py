@@ -70,7 +70,6 @@ class Worker:
     ) -> None:
         self.limits = limits or wire.PhaseLimits()
         self.phase = "start"
-        self.hello: dict[str, Any] = {}
         self._on_phase = on_phase
         self._oom_kills_before = oom_kill_count()
         # Appending: reading the end of it moves no write. Closed by `end`.
@@ -134,9 +133,7 @@ class Worker:
                 if message["type"] == "beat":
                     self._beats += 1
                     self._enter(str(message["phase"]))
-                elif message["type"] == "hello":
-                    self.hello = message
-                else:
+                elif message["type"] != "hello":  # one says that the worker has started
                     return Reply(payload=message)
                 deadline = self._deadline()
             if self._process.poll() is not None:

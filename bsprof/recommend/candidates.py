@@ -6,12 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from bsprof.fit.samples import TIE_SHARE
 from bsprof.recommend.curve import Cost, Curve
 from bsprof.recommend.pieces import equal_pieces, exact_pieces
 from bsprof.records import Quantity, RankPieces
-
-TIE_SHARE = 0.01
-"""Two update times are tied when the 90 % bound of their paired difference is at most this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

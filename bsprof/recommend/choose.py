@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bsprof.recommend.candidates import TIE_SHARE, Candidate, Splitting
+from bsprof.fit.samples import TIE_SHARE
+from bsprof.recommend.candidates import Candidate, Splitting
 from bsprof.records import Objective
 
 MEMORY_SLOWDOWN = 0.05

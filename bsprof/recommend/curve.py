@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bsprof.fit.samples import median_quantity, paired_difference
+from bsprof.fit.samples import PAIRED_FROM, median_quantity, paired_difference
 from bsprof.records import Origin, PieceRun, Point, Profile, Quantity, Regime, Timing
 
 # Allocators round up, so memory between two sizes is not exactly below the chord of a convex
 # curve. Heuristic; never more than what the larger of the two neighbours needed.
 ROUNDING_SHARE = 0.02
-_PAIRED_FROM = 5  # samples on each side from which they are paired one by one
 
 MEMORY_FIELDS = ("device_used_bytes", "peak_reserved_bytes", "peak_allocated_bytes")
 """What counts against the limit, best first: the later ones leave something out."""
@@ -328,7 +327,7 @@ class Curve:
         for samples in (self.rounds, self.samples):
             counts = {len(samples.get(t, ())) for t in timed}
             count = max(counts)
-            if len(counts) != 1 or count < _PAIRED_FROM:
+            if len(counts) != 1 or count < PAIRED_FROM:
                 continue
             rows = [self._sample_wise(cost, samples, count) for cost in (a, b)]
             if min(map(min, rows)) > 0:  # else a sync or extrapolated part outweighs the rest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bsprof.fit.knee import KNEE_SHARE, throughput_shape
-from bsprof.recommend.candidates import TIE_SHARE, Candidate, Splitting
+from bsprof.fit.samples import TIE_SHARE
+from bsprof.recommend.candidates import Candidate, Splitting
 from bsprof.recommend.choose import MEMORY_SLOWDOWN, Choice
 from bsprof.recommend.wording import (
     OUTCOMES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bsprof.recommend.candidates import TIE_SHARE
+from bsprof.fit.samples import TIE_SHARE
 from bsprof.recommend.commands import sweep_command
 from bsprof.recommend.reasons import Ground
 from bsprof.recommend.wording import plural
