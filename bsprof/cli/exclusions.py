@@ -8,7 +8,15 @@ from bsprof.cli.options import beaten
 from bsprof.errors import UsageError
 from bsprof.records import SweepPlan, WorkloadSpec
 
-_TRAINING_ONLY = ("optimizer", "optimizer_option", "clip_norm", "activation_checkpointing")
+_TRAINING_ONLY = (
+    "optimizer",
+    "optimizer_option",
+    "clip_norm",
+    "activation_checkpointing",
+    "lora",
+    "freeze",
+    "ema",
+)
 _PAIRS = (
     ("micro_batch_sizes", "max_micro_batch_size"),
     ("micro_batch_sizes", "find_max"),
@@ -35,6 +43,9 @@ def refuse_training_options(spec: WorkloadSpec, optimizer: str | None) -> None:
         "--optimizer-option": bool(spec.optimizer_options),
         "--clip-norm": spec.clip_norm is not None,
         "--activation-checkpointing": spec.activation_checkpointing != "none",
+        "--lora": spec.lora_rank is not None,
+        "--freeze": bool(spec.freeze),
+        "--ema": spec.ema,
     }
     for option, is_given in given.items():
         if is_given:

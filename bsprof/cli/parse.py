@@ -52,7 +52,7 @@ def sizes(text: str) -> tuple[int, ...]:
 
 
 def key_values(option: str, texts: Sequence[str]) -> dict[str, Scalar]:
-    """Options of an optimizer from `KEY=VALUE` texts; values are JSON scalars, else plain text.
+    """Options from `KEY=VALUE` texts; values are JSON scalars, else plain text.
 
     Raises:
         UsageError: no `=`, a key twice, or a value that is no scalar.
@@ -66,6 +66,23 @@ def key_values(option: str, texts: Sequence[str]) -> dict[str, Scalar]:
             raise UsageError(f"{option} {key} is given twice", next_step="give it once")
         result[key] = _scalar(option, text, value)
     return result
+
+
+def lora(text: str) -> tuple[int, tuple[str, ...]]:
+    """Rank and names of the layers from `r=16,targets=q_proj+v_proj`; the targets may be left out.
+
+    Raises:
+        UsageError: another key, no rank, or a rank that is no whole number above zero.
+    """
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    rank = parts.pop("r", "")
+    targets = tuple(parts.pop("targets", "").split("+")) if "targets" in parts else ()
+    if parts or not rank.isdecimal() or int(rank) == 0 or "" in targets:
+        raise UsageError(
+            f"cannot read --lora {text!r}",
+            next_step="write r=16, or r=16,targets=q_proj+v_proj",
+        )
+    return int(rank), targets
 
 
 def _scalar(option: str, text: str, value: str) -> Scalar:

@@ -58,6 +58,10 @@ def command(
     max_micro_batch_size: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Try no size above this one.")
     ] = None,
+    model_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Setting the model is built with; may be repeated."),
+    ] = None,
     seq_len: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Tokens per sample.")
     ] = None,
@@ -91,9 +95,29 @@ def command(
     attention: Annotated[
         str | None,
         typer.Option(
-            metavar="sdpa|eager", help="Attention of a built-in.", show_default="the model's own"
+            metavar="sdpa|eager", help="How attention is run.", show_default="the model's own"
         ),
     ] = None,
+    lora: Annotated[
+        str | None,
+        typer.Option(
+            metavar="r=16,targets=q_proj+v_proj",
+            help="Train low-rank adapters of these layers, in place of the weights.",
+        ),
+    ] = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help="Do not train parameters of this name; may be repeated."
+        ),
+    ] = None,
+    ema: Annotated[
+        bool, typer.Option("--ema", help="Keep a moving average of the weights.")
+    ] = False,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="Let code that comes with an hf: model run."),
+    ] = False,
     compile_model: Annotated[
         bool, typer.Option("--compile", help="Compile with torch.compile, once per size.")
     ] = False,
@@ -172,7 +196,11 @@ def command(
     clip_norm = None if "clip_norm" in lost else clip_norm
     if "activation_checkpointing" in lost:
         activation_checkpointing = "none"
+    lora = None if "lora" in lost else lora
+    freeze = None if "freeze" in lost else freeze
+    ema = ema and "ema" not in lost
     parse_checkpointing(activation_checkpointing)
+    lora_rank, lora_targets = parse.lora(lora) if lora else (None, ())
     if clip_norm is not None and not math.isfinite(clip_norm):
         raise UsageError(
             f"the gradient cannot be clipped to a norm of {clip_norm}",
@@ -180,6 +208,7 @@ def command(
         )
     spec = WorkloadSpec(
         model=model,
+        model_options=parse.key_values("--model-option", model_option or ()),
         seq_len=seq_len,
         image_size=image_size,
         precision=Precision(parse.one_of("precision", precision, Precision)),
@@ -188,6 +217,11 @@ def command(
         clip_norm=clip_norm,
         activation_checkpointing=activation_checkpointing,
         attention=attention and parse.one_of("attention", attention, ("sdpa", "eager")),
+        lora_rank=lora_rank,
+        lora_targets=lora_targets,
+        freeze=tuple(freeze or ()),
+        ema=ema,
+        trust_remote_code=trust_remote_code,
         compile=compile_model,
         channels_last=channels_last,
         cudnn_benchmark=cudnn_benchmark,

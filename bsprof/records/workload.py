@@ -38,7 +38,11 @@ class WorkloadSpec:
     """Everything the user asked for about what is run; one micro-step follows from it.
 
     Attributes:
-        model: Built-in name, `file.py:factory` or `pkg.mod:factory`, as given.
+        model: Name of a built-in or of the catalogue, `timm:NAME`, `torchvision:NAME`,
+            `hf:DIR-or-id`, `file.py:factory` or `pkg.mod:factory`, as given.
+        model_options: What the model is built with, over its defaults: settings of a catalogue
+            entry, keyword arguments of timm and torchvision, fields of a Hugging Face
+            configuration, parameters of a factory.
         seq_len: Tokens per sample; None is the model's own default or does not apply.
         image_size: Pixels per side; None is the model's own default or does not apply.
         precision: See `Precision`.
@@ -48,10 +52,18 @@ class WorkloadSpec:
         clip_norm: Largest gradient norm, clipped once per optimizer step; None does not clip.
         activation_checkpointing: `none`, `full` (every block), or a number N (every Nth block).
         attention: `sdpa`, `eager` or None for the model's own default.
+        lora_rank: Rank of the low-rank adapters that are trained in place of the weights; None
+            trains the weights.
+        lora_targets: Ends of the names of the linear layers that get adapters; empty for the
+            family's usual ones.
+        freeze: Patterns (`fnmatch`) of the names of parameters that are not trained.
+        ema: Whether a moving average of the weights is kept and updated once per optimizer step.
+        trust_remote_code: Whether code that comes with a Hugging Face model may run.
         seed: Seeds weights and data.
     """
 
     model: str
+    model_options: Mapping[str, Scalar] = field(default_factory=dict)
     seq_len: int | None = None
     image_size: int | None = None
     precision: Precision = Precision.FP32
@@ -60,6 +72,11 @@ class WorkloadSpec:
     clip_norm: float | None = None
     activation_checkpointing: str = "none"
     attention: str | None = None
+    lora_rank: int | None = None
+    lora_targets: tuple[str, ...] = ()
+    freeze: tuple[str, ...] = ()
+    ema: bool = False
+    trust_remote_code: bool = False
     compile: bool = False
     channels_last: bool = False
     cudnn_benchmark: bool = False

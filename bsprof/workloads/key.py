@@ -58,13 +58,13 @@ def workload_sources(model: str) -> tuple[Path, tuple[Path, ...]]:
     """The folder and the files that define a workload, sorted.
 
     For a user's factory: its file, and every module imported by now that lies in the same folder
-    or below it (of a package: in the package), installed packages and bsprof itself apart. For a
-    built-in: the sources of `bsprof.workloads`.
+    or below it (of a package: in the package), installed packages and bsprof itself apart. For
+    all others: the sources of `bsprof.workloads` (a package's version is part of the software).
     """
     name = parse_model(model)
-    if name.kind == "builtin":
+    if name.kind not in ("file", "module"):
         folder = Path(__file__).resolve().parent
-        return folder, tuple(sorted(folder.rglob("*.py")))
+        return folder, tuple(sorted([*folder.rglob("*.py"), *folder.rglob("*.toml")]))
     if name.kind == "file":
         file = Path(name.location).resolve()
         folder = file.parent

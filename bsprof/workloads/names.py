@@ -7,11 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 from bsprof.errors import UsageError, WorkloadError
+from bsprof.workloads.catalogue.entries import entries, find_entry
 
-NEXT_STEP = "name a built-in model, or your own factory as file.py:factory or pkg.mod:factory"
+NEXT_STEP = (
+    "see bsprof models, or name timm:NAME, torchvision:NAME, hf:FOLDER-or-id, file.py:factory or "
+    "pkg.mod:factory"
+)
+PACKAGES = ("timm", "torchvision", "hf")
+"""Prefixes that name a model of an installed package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +59,14 @@ class ModelName:
     """A parsed `--model`.
 
     Attributes:
-        kind: `builtin`, `file` (`file.py:factory`) or `module` (`pkg.mod:factory`).
-        location: Name of the built-in, path of the file, or dotted name of the module.
-        factory: Attribute in the file or module; empty for a built-in.
+        kind: `builtin`, `catalogue`, a package (`timm:NAME`, `torchvision:NAME`, `hf:NAME`),
+            `file` (`file.py:factory`) or `module` (`pkg.mod:factory`).
+        location: Name of the built-in or the catalogue's entry, name in the package, path of the
+            file, or dotted name of the module.
+        factory: Attribute in the file or module; empty for the others.
     """
 
-    kind: Literal["builtin", "file", "module"]
+    kind: Literal["builtin", "catalogue", "timm", "torchvision", "hf", "file", "module"]
     location: str
     factory: str = ""
 
@@ -72,11 +80,19 @@ def parse_model(model: str) -> ModelName:
     """What kind of thing `model` names; files are looked for, modules are not imported.
 
     Raises:
-        UsageError: neither a built-in nor the form of a factory.
+        UsageError: no name that is known, nor the form of a factory.
         WorkloadError: `file.py:factory` and there is no such file.
     """
     if model in BUILTINS:
         return ModelName(kind="builtin", location=model)
+    entry = find_entry(model)
+    if entry is not None:
+        return ModelName(kind="catalogue", location=entry.name)
+    package, colon, name = model.partition(":")
+    if colon and package in PACKAGES:
+        if not name:
+            raise UsageError(f"the model {model!r} lacks a name", next_step=NEXT_STEP)
+        return ModelName(kind=cast(Literal["timm", "torchvision", "hf"], package), location=name)
     # From the right: a Windows path has a colon of its own.
     location, colon, factory = model.rpartition(":")
     if not colon or not location:
@@ -104,19 +120,20 @@ def check_model(model: str) -> None:
     """Refuse a `--model` that cannot be, before a worker is started for it.
 
     Raises:
-        UsageError: neither a built-in (near matches are named) nor the form of a factory.
+        UsageError: no name that is known (near ones are named), nor the form of a factory.
         WorkloadError: `file.py:factory` and there is no such file.
     """
     parse_model(model)
 
 
 def _unknown(model: str) -> UsageError:
-    """The error for a name that is no built-in and has not the form of a factory."""
+    """The error for a name that is not known and has not the form of a factory."""
     if model.endswith(".py"):
         return UsageError(
             f"the model {model!r} lacks the name of its factory",
             next_step=f"write {model}:FUNCTION, a function there that returns a bsprof.Workload",
         )
-    near = difflib.get_close_matches(model.lower(), builtin_names(), n=3, cutoff=0.5)
-    found = f"near: {', '.join(near)}" if near else f"known: {', '.join(builtin_names())}"
+    known = (*builtin_names(), *entries())
+    near = difflib.get_close_matches(model.lower(), known, n=3, cutoff=0.5)
+    found = f"near: {', '.join(near)}" if near else f"known: {', '.join(known)}"
     return UsageError(f"unknown model {model!r}", found=found, next_step=NEXT_STEP)

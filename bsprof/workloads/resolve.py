@@ -18,10 +18,17 @@ from typing import Any, cast
 
 from bsprof.errors import UsageError, WorkloadError
 from bsprof.records import WorkloadSpec
+from bsprof.workloads.catalogue.entries import entries
 from bsprof.workloads.faults import user_code
 from bsprof.workloads.names import BUILTINS, ModelName, parse_model
 from bsprof.workloads.workload import Workload
 
+SOURCES = {
+    "timm": "bsprof.workloads.sources.timm_models",
+    "torchvision": "bsprof.workloads.sources.torchvision_models",
+    "hf": "bsprof.workloads.sources.huggingface",
+}
+"""Modules that build the models of installed packages."""
 OPTIONS = {
     "seq_len": ("--seq-len", "uses_seq_len"),
     "image_size": ("--image-size", "uses_image_size"),
@@ -43,12 +50,28 @@ def resolve(spec: WorkloadSpec) -> Workload:
     """
     name = parse_model(spec.model)
     if name.kind == "builtin":
+        _refuse_model_options(spec)
         module = importlib.import_module(BUILTINS[name.location].module)
         workload = cast(Workload, module.workload(spec))
+    elif name.kind == "catalogue":
+        entry = entries()[name.location]
+        module = importlib.import_module(f"bsprof.workloads.families.{entry.family}")
+        workload = cast(Workload, module.workload(spec, entry))
+    elif name.kind in SOURCES:
+        module = importlib.import_module(SOURCES[name.kind])
+        workload = cast(Workload, module.workload(spec, name.location))
     else:
         workload = _call(load_factory(name), spec)
     _check_options(spec, workload)
     return workload
+
+
+def _refuse_model_options(spec: WorkloadSpec) -> None:
+    if spec.model_options:
+        raise UsageError(
+            f"--model-option has no effect on {spec.model}",
+            next_step="leave it out, or take a model of the catalogue (bsprof models)",
+        )
 
 
 def load_factory(name: ModelName) -> Callable[..., Any]:
@@ -123,6 +146,7 @@ def _call(factory: Callable[..., Any], spec: WorkloadSpec) -> Workload:
         value = getattr(spec, field)
         if field in parameters and value is not None:
             arguments[field] = value
+    arguments |= _model_options(parameters, spec)
     _check_parameters(parameters, arguments, spec)
     with user_code(f"cannot build the workload {spec.model}"):
         made = factory(**arguments)
@@ -138,6 +162,26 @@ def _call(factory: Callable[..., Any], spec: WorkloadSpec) -> Workload:
         uses_image_size=made.uses_image_size or "image_size" in arguments,
         uses_attention=made.uses_attention or "attention" in arguments,
     )
+
+
+def _model_options(parameters: Any, spec: WorkloadSpec) -> dict[str, Any]:
+    """`--model-option`s, each a parameter of the factory that no other option speaks for."""
+    taken = {"spec", *OPTIONS}
+    free = [
+        name
+        for name, parameter in parameters.items()
+        if name not in taken
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key in spec.model_options:
+        if key in taken or not (key in free or open_ended):
+            raise UsageError(
+                f"the factory {spec.model} has no parameter for --model-option {key}",
+                found=f"its parameters: {', '.join(parameters) or 'none'}",
+                next_step="leave the option out, or give the factory such a parameter",
+            )
+    return dict(spec.model_options)
 
 
 def _check_parameters(parameters: Any, arguments: dict[str, Any], spec: WorkloadSpec) -> None:

@@ -1,0 +1,1 @@
+"""Workloads from what people already have: trainers' objects, data sets, loaders."""

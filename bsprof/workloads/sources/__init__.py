@@ -1,0 +1,1 @@
+"""Models of installed packages: timm, torchvision and Hugging Face."""
