@@ -27,15 +27,12 @@ class Verdict:
         ambiguous: The same sign also comes from a fault that has nothing to do with the size:
             `status` holds only if a smaller size passes in a fresh worker, otherwise the point
             `failed`.
-        sticky: The device or process is unusable from here on: replace the worker even where
-            it could answer.
         reason: One sentence in plain words.
         requested_bytes: Bytes of the request that was refused; None when unknown.
     """
 
     status: PointStatus
     ambiguous: bool
-    sticky: bool
     reason: str
     requested_bytes: int | None = None
 
@@ -77,7 +74,6 @@ def match_message(text: str) -> Verdict | None:
             return Verdict(
                 status=rule.status,
                 ambiguous=rule.ambiguous,
-                sticky=rule.sticky,
                 reason=rule.reason,
                 requested_bytes=requested_bytes(text),
             )
@@ -102,8 +98,6 @@ def classify_exception(error: BaseException) -> Verdict:
             continue  # our own wrapper quotes the cause, which is looked at by itself
         verdict = match_message(_text(link))
         if verdict is not None:
-            if "AcceleratorError" in _type_names(link):
-                return _made_sticky(verdict)
             return verdict
     poisoned = any("AcceleratorError" in _type_names(link) for link in chain)
     name = type(chain[-1]).__name__
@@ -111,7 +105,6 @@ def classify_exception(error: BaseException) -> Verdict:
         status=PointStatus.FAILED,
         # An asynchronous device error of an unknown kind may well come from the size.
         ambiguous=poisoned,
-        sticky=poisoned,
         reason=f"the training step raised {name}",
     )
 
@@ -138,7 +131,7 @@ def classify_exit(exit_status: int, oom_kills: int, tail: Sequence[str] = ()) ->
         return _died(PointStatus.KILLED, reason, ambiguous=oom_kills == 0)
     verdict = match_message("\n".join(tail)) if exit_status != 0 and tail else None
     if verdict is not None and verdict.status is not PointStatus.FAILED:
-        return _made_sticky(verdict)
+        return verdict
     if killed_by:
         name = _signal_name(killed_by)
         # A null or wild pointer after a failed allocation, or an index that overflowed.
@@ -150,17 +143,7 @@ def classify_exit(exit_status: int, oom_kills: int, tail: Sequence[str] = ()) ->
 
 
 def _died(status: PointStatus, reason: str, *, ambiguous: bool = False) -> Verdict:
-    return Verdict(status=status, ambiguous=ambiguous, sticky=True, reason=reason)
-
-
-def _made_sticky(verdict: Verdict) -> Verdict:
-    return Verdict(
-        status=verdict.status,
-        ambiguous=verdict.ambiguous,
-        sticky=True,
-        reason=verdict.reason,
-        requested_bytes=verdict.requested_bytes,
-    )
+    return Verdict(status=status, ambiguous=ambiguous, reason=reason)
 
 
 def _signal_name(number: int) -> str:
@@ -176,11 +159,9 @@ def _by_type(error: BaseException) -> Verdict | None:
     if "OutOfResources" in names:  # triton.runtime.errors
         return match_message(f"OutOfResources: {text}")
     if "OutOfMemoryError" in names:  # torch.OutOfMemoryError, torch.cuda.OutOfMemoryError
-        known = match_message(text)
         return Verdict(
             status=PointStatus.OOM,
             ambiguous=False,
-            sticky=known is not None and known.sticky,
             reason="the device's allocator refused memory",
             requested_bytes=requested_bytes(text),
         )
@@ -190,7 +171,6 @@ def _by_type(error: BaseException) -> Verdict | None:
         return Verdict(
             status=PointStatus.OOM,
             ambiguous=False,
-            sticky=False,
             reason="the host refused memory",
             requested_bytes=requested_bytes(text),
         )

@@ -19,7 +19,6 @@ class Rule:
     status: PointStatus
     reason: str
     ambiguous: bool = False
-    sticky: bool = False
 
 
 def _rule(
@@ -28,14 +27,12 @@ def _rule(
     reason: str,
     *,
     ambiguous: bool = False,
-    sticky: bool = False,
 ) -> Rule:
     return Rule(
         pattern=re.compile(pattern, re.IGNORECASE),
         status=status,
         reason=reason,
         ambiguous=ambiguous,
-        sticky=sticky,
     )
 
 
@@ -64,7 +61,6 @@ RULES: tuple[Rule, ...] = (
         r"|hipErrorInvalidConfiguration|CUDA_ERROR_INVALID_CONFIGURATION",
         _LIMIT,
         "a kernel's launch grid is beyond the device's limits",
-        sticky=True,
     ),
     _rule(
         r"Triton Error \[(CUDA|HIP|XPU)\]: invalid argument",
@@ -77,7 +73,6 @@ RULES: tuple[Rule, ...] = (
         _LIMIT,
         "a kernel needs more registers or threads than a multiprocessor has",
         ambiguous=True,
-        sticky=True,
     ),
     _rule(
         r"canUse32BitIndexMath|32-?bit index(ing)? math|fit into 32-?bit",
@@ -116,7 +111,6 @@ RULES: tuple[Rule, ...] = (
         r"kIOGPUCommandBufferCallbackErrorOutOfMemory|Insufficient Memory \(0*8:",
         _OOM,
         "a Metal command buffer ran out of memory",
-        sticky=True,
     ),
     _rule(
         r"NCCL[^\n]*(unhandled cuda error|unhandled system error|internal error)"
@@ -124,13 +118,11 @@ RULES: tuple[Rule, ...] = (
         r"|cudaMalloc|Failed to CUDA))",
         _OOM,
         "NCCL could not allocate its buffers, which lie outside torch's allocator",
-        sticky=True,
     ),
     _rule(
         r"Cuda failure (2|'out of memory')|ncclCuda(Malloc|Calloc)|Failed to CUDA (m|c)alloc",
         _OOM,
         "NCCL could not allocate its buffers, which lie outside torch's allocator",
-        sticky=True,
     ),
     _rule(
         r"(CUDA|HIP|XPU|Triton|MTIA|NPU|MUSA) out of memory\.? *Tried to allocate"
@@ -145,7 +137,6 @@ RULES: tuple[Rule, ...] = (
         r"|CUDA_ERROR_OUT_OF_MEMORY",
         _OOM,
         "the device's driver refused memory",
-        sticky=True,
     ),
     _rule(
         r"(UR|PI|ZE)_(RESULT_)?ERROR_OUT_OF_(DEVICE_MEMORY|HOST_MEMORY)"
@@ -155,7 +146,6 @@ RULES: tuple[Rule, ...] = (
         _OOM,
         "the Intel GPU runtime refused memory or another resource",
         ambiguous=True,
-        sticky=True,
     ),
     _rule(
         r"(expandable_segment|handles_)[^\n]*INTERNAL ASSERT FAILED"
@@ -164,7 +154,6 @@ RULES: tuple[Rule, ...] = (
         "an internal check of the CUDA allocator failed, as it does when memory runs out under"
         " expandable segments",
         ambiguous=True,
-        sticky=True,
     ),
     # Libraries that allocate for themselves.
     _rule(
@@ -174,7 +163,6 @@ RULES: tuple[Rule, ...] = (
         _OOM,
         "a CUDA library could not allocate its workspace",
         ambiguous=True,
-        sticky=True,
     ),
     _rule(
         r"(CUBLAS|HIPBLAS|CUSOLVER|CURAND|CUSPARSE|CUDNN)_STATUS_(NOT_INITIALIZED"
@@ -182,7 +170,6 @@ RULES: tuple[Rule, ...] = (
         _OOM,
         "a CUDA library could not start, as it does when memory runs out",
         ambiguous=True,
-        sticky=True,
     ),
     _rule(
         r"CUDNN_STATUS_(ALLOC_FAILED|INTERNAL_ERROR_(DEVICE|HOST)_ALLOCATION_FAILED"
@@ -191,7 +178,6 @@ RULES: tuple[Rule, ...] = (
         _OOM,
         "cuDNN failed in a way that is often a lack of workspace memory",
         ambiguous=True,
-        sticky=True,
     ),
     _rule(
         r"CUDNN_STATUS_(NOT_SUPPORTED|BAD_PARAM)",
@@ -204,7 +190,6 @@ RULES: tuple[Rule, ...] = (
         _OOM,
         "cuBLAS failed in a way that is often a lack of workspace memory",
         ambiguous=True,
-        sticky=True,
     ),
     _rule(
         r"unable to find an engine|FIND was unable to find|no valid convolution algorithms"
@@ -272,14 +257,12 @@ RULES: tuple[Rule, ...] = (
         _LIMIT,
         "the device stopped at an invalid access, which large sizes cause by overflowing an index",
         ambiguous=True,
-        sticky=True,
     ),
     _rule(
         r"uncorrectable ECC|GPU is lost|fallen off the bus|no kernel image is available"
         r"|driver version is insufficient|device (is|are) busy or unavailable",
         _FAILED,
         "the device itself is unusable",
-        sticky=True,
     ),
     _rule(
         r"\bout of (device |host |GPU |video )?memory\b|\bmemory exhausted\b|failed to allocate",

@@ -20,166 +20,165 @@ from bsprof.records import PointStatus
 
 OOM, LIMIT, FAILED = PointStatus.OOM, PointStatus.NOT_MEMORY_LIMIT, PointStatus.FAILED
 SURE, AMBIGUOUS = False, True
-ALIVE, STICKY = False, True
 
-# message, status, ambiguous, sticky
+# message, status, ambiguous
 MESSAGES = [
     # Triton
     (
         ("out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block"
         " sizes or `num_stages` may help."),
-        LIMIT, SURE, ALIVE,
+        LIMIT, SURE,
     ),
-    ("out of resource: threads, Required: 2048, Hardware limit: 1024.", LIMIT, SURE, ALIVE),
-    ("No valid triton configs. OutOfMemoryError: out of resource", LIMIT, SURE, ALIVE),
-    ("Triton Error [CUDA]: invalid argument", LIMIT, AMBIGUOUS, ALIVE),
-    ("Triton Error [CUDA]: out of memory", OOM, SURE, STICKY),
+    ("out of resource: threads, Required: 2048, Hardware limit: 1024.", LIMIT, SURE),
+    ("No valid triton configs. OutOfMemoryError: out of resource", LIMIT, SURE),
+    ("Triton Error [CUDA]: invalid argument", LIMIT, AMBIGUOUS),
+    ("Triton Error [CUDA]: out of memory", OOM, SURE),
     # Launch grids and indices
     (
         ("CUDA error: invalid configuration argument\nCUDA kernel errors might be asynchronously"
         " reported at some other API call"),
-        LIMIT, SURE, STICKY,
+        LIMIT, SURE,
     ),
-    ("HIP error: invalid configuration argument", LIMIT, SURE, STICKY),
-    ("CUDA error: too many resources requested for launch", LIMIT, AMBIGUOUS, STICKY),
+    ("HIP error: invalid configuration argument", LIMIT, SURE),
+    ("CUDA error: too many resources requested for launch", LIMIT, AMBIGUOUS),
     (
         ("Expected canUse32BitIndexMath(input) && canUse32BitIndexMath(output) to be true, but got"
         " false.  (Could this error message be improved?)"),
-        LIMIT, SURE, ALIVE,
+        LIMIT, SURE,
     ),
-    ("input tensor must fit into 32-bit index math", LIMIT, SURE, ALIVE),
-    ("integer out of range", LIMIT, SURE, ALIVE),
+    ("input tensor must fit into 32-bit index math", LIMIT, SURE),
+    ("integer out of range", LIMIT, SURE),
     (
         "nonzero is not supported for tensors with more than INT_MAX elements",
-        LIMIT, SURE, ALIVE,
+        LIMIT, SURE,
     ),
     (
         "upsample_nearest2d: output tensor elements exceed 2147483647",
-        LIMIT, SURE, ALIVE,
+        LIMIT, SURE,
     ),
-    ("value cannot be converted to type int without overflow", LIMIT, SURE, ALIVE),
+    ("value cannot be converted to type int without overflow", LIMIT, SURE),
     (
         "Storage size calculation overflowed with sizes=[4611686018427387904, 4]",
-        LIMIT, SURE, ALIVE,
+        LIMIT, SURE,
     ),
     # Metal
     (
         ("MPS backend out of memory (MPS allocated: 17.65 GiB, other allocations: 384.00 KiB, max"
         " allowed: 18.13 GiB). Tried to allocate 768.00 MiB on private pool. Use"
         " PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit"),
-        OOM, SURE, ALIVE,
+        OOM, SURE,
     ),
-    ("MPSGaph does not support tensor dims larger than INT_MAX", LIMIT, SURE, ALIVE),
-    ("Output channels > 65536 not supported at the MPS device.", LIMIT, SURE, ALIVE),
-    ("Invalid buffer size: 36.00 GiB", LIMIT, AMBIGUOUS, ALIVE),
+    ("MPSGaph does not support tensor dims larger than INT_MAX", LIMIT, SURE),
+    ("Output channels > 65536 not supported at the MPS device.", LIMIT, SURE),
+    ("Invalid buffer size: 36.00 GiB", LIMIT, AMBIGUOUS),
     (
         "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
-        OOM, SURE, STICKY,
+        OOM, SURE,
     ),
     # CUDA, ROCm, XPU allocators and drivers
     (
         ("CUDA out of memory. Tried to allocate 2.87 GiB (GPU 0; 14.76 GiB total capacity; 8.77 GiB"
         " already allocated; 19.75 MiB free; 13.71 GiB reserved in total by PyTorch)"),
-        OOM, SURE, ALIVE,
+        OOM, SURE,
     ),
     (
         ("HIP out of memory. Tried to allocate 1.88 GiB. GPU 0 has a total capacity of 23.98 GiB of"
         " which 1.70 GiB is free."),
-        OOM, SURE, ALIVE,
+        OOM, SURE,
     ),
     (
         ("XPU out of memory. Tried to allocate 4.66 GiB. GPU 0 has a total capacity of 5.65 GiB of"
         " which 5.65 GiB is free."),
-        OOM, SURE, ALIVE,
+        OOM, SURE,
     ),
     (
         "CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA` to enable assertions.",
-        OOM, SURE, STICKY,
+        OOM, SURE,
     ),
-    ("HIP error: out of memory", OOM, SURE, STICKY),
-    ("hipErrorOutOfMemory", OOM, SURE, STICKY),
-    ("CUDA driver error: out of memory", OOM, SURE, STICKY),
+    ("HIP error: out of memory", OOM, SURE),
+    ("hipErrorOutOfMemory", OOM, SURE),
+    ("CUDA driver error: out of memory", OOM, SURE),
     ("level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
-     OOM, AMBIGUOUS, STICKY),
+     OOM, AMBIGUOUS),
     ("UR backend failed. UR backend returns:40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)",
-     OOM, AMBIGUOUS, STICKY),
+     OOM, AMBIGUOUS),
     ("Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)",
-     OOM, AMBIGUOUS, STICKY),
-    ("OneDNN errcode -6,CL_OUT_OF_HOST_MEMORY", OOM, AMBIGUOUS, STICKY),
+     OOM, AMBIGUOUS),
+    ("OneDNN errcode -6,CL_OUT_OF_HOST_MEMORY", OOM, AMBIGUOUS),
     (
         ('NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/pytorch/c10/cuda/CUDACachingAllocator.cpp"'
         ":1016, please report a bug to PyTorch."),
-        OOM, AMBIGUOUS, STICKY,
+        OOM, AMBIGUOUS,
     ),
     (
         ("!block->expandable_segment_ INTERNAL ASSERT FAILED at"
         ' "../c10/cuda/CUDACachingAllocator.cpp":2814, please report a bug to PyTorch.'),
-        OOM, AMBIGUOUS, STICKY,
+        OOM, AMBIGUOUS,
     ),
-    ('!handles_.at(i) INTERNAL ASSERT FAILED at "c10/cuda/Other.cpp":487', OOM, AMBIGUOUS, STICKY),
+    ('!handles_.at(i) INTERNAL ASSERT FAILED at "c10/cuda/Other.cpp":487', OOM, AMBIGUOUS),
     # Libraries
     (
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        OOM, AMBIGUOUS, STICKY,
+        OOM, AMBIGUOUS,
     ),
     ("CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`",
-     OOM, AMBIGUOUS, STICKY),
+     OOM, AMBIGUOUS),
     ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-     OOM, AMBIGUOUS, STICKY),
-    ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", OOM, AMBIGUOUS, STICKY),
+     OOM, AMBIGUOUS),
+    ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", OOM, AMBIGUOUS),
     ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(...)`",
-     OOM, AMBIGUOUS, STICKY),
-    ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", OOM, AMBIGUOUS, STICKY),
-    ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", OOM, AMBIGUOUS, STICKY),
-    ("miopenStatusUnknownError", OOM, AMBIGUOUS, STICKY),
+     OOM, AMBIGUOUS),
+    ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", OOM, AMBIGUOUS),
+    ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", OOM, AMBIGUOUS),
+    ("miopenStatusUnknownError", OOM, AMBIGUOUS),
     (
         ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed in a"
         " non-contiguous input."),
-        LIMIT, AMBIGUOUS, ALIVE,
+        LIMIT, AMBIGUOUS,
     ),
-    ("GET was unable to find an engine to execute this computation", OOM, AMBIGUOUS, ALIVE),
-    ("FIND was unable to find an engine to execute this computation", OOM, AMBIGUOUS, ALIVE),
-    ("no valid convolution algorithms available in CuDNN", OOM, AMBIGUOUS, ALIVE),
+    ("GET was unable to find an engine to execute this computation", OOM, AMBIGUOUS),
+    ("FIND was unable to find an engine to execute this computation", OOM, AMBIGUOUS),
+    ("no valid convolution algorithms available in CuDNN", OOM, AMBIGUOUS),
     # NCCL
     (
         ("NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1970, unhandled cuda"
         " error, NCCL version 2.21.5\nLast error:\nCuda failure 2 'out of memory'"),
-        OOM, SURE, STICKY,
+        OOM, SURE,
     ),
-    ("Failed to CUDA calloc async 608 bytes", OOM, SURE, STICKY),
+    ("Failed to CUDA calloc async 608 bytes", OOM, SURE),
     # The host
     (
         ("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory:"
         " you tried to allocate 642318336 bytes. Error code 12 (Cannot allocate memory)"),
-        OOM, SURE, ALIVE,
+        OOM, SURE,
     ),
     ("DefaultCPUAllocator: not enough memory: you tried to allocate 4096 bytes.",
-     OOM, SURE, ALIVE),
-    ("std::bad_alloc", OOM, SURE, ALIVE),
-    ("could not create a primitive", OOM, AMBIGUOUS, ALIVE),
-    ("could not execute a primitive", OOM, AMBIGUOUS, ALIVE),
-    ("could not create a memory object", OOM, AMBIGUOUS, ALIVE),
-    ("Unable to allocate 7.45 GiB for an array with shape (1000000000,)", OOM, SURE, ALIVE),
-    ("mmap failed: Cannot allocate memory", OOM, SURE, ALIVE),
-    ("can't start new thread", OOM, AMBIGUOUS, ALIVE),
-    ("libgomp: Thread creation failed: Resource temporarily unavailable", OOM, AMBIGUOUS, ALIVE),
+     OOM, SURE),
+    ("std::bad_alloc", OOM, SURE),
+    ("could not create a primitive", OOM, AMBIGUOUS),
+    ("could not execute a primitive", OOM, AMBIGUOUS),
+    ("could not create a memory object", OOM, AMBIGUOUS),
+    ("Unable to allocate 7.45 GiB for an array with shape (1000000000,)", OOM, SURE),
+    ("mmap failed: Cannot allocate memory", OOM, SURE),
+    ("can't start new thread", OOM, AMBIGUOUS),
+    ("libgomp: Thread creation failed: Resource temporarily unavailable", OOM, AMBIGUOUS),
     ("unable to mmap 1024 bytes from file </torch_1234>: No space left on device (28)",
-     OOM, AMBIGUOUS, ALIVE),
-    ("unable to allocate shared memory(shm) for file </torch_1>", OOM, AMBIGUOUS, ALIVE),
-    ("DataLoader worker (pid 4711) is killed by signal: Killed. ", OOM, AMBIGUOUS, ALIVE),
+     OOM, AMBIGUOUS),
+    ("unable to allocate shared memory(shm) for file </torch_1>", OOM, AMBIGUOUS),
+    ("DataLoader worker (pid 4711) is killed by signal: Killed. ", OOM, AMBIGUOUS),
     (("DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that"
-      " dataloader's workers are out of shared memory."), OOM, AMBIGUOUS, ALIVE),
-    ("DataLoader worker (pid(s) 11, 12) exited unexpectedly", OOM, AMBIGUOUS, ALIVE),
+      " dataloader's workers are out of shared memory."), OOM, AMBIGUOUS),
+    ("DataLoader worker (pid(s) 11, 12) exited unexpectedly", OOM, AMBIGUOUS),
     # Poisoned contexts
-    ("CUDA error: an illegal memory access was encountered", LIMIT, AMBIGUOUS, STICKY),
-    ("CUDA error: device-side assert triggered", LIMIT, AMBIGUOUS, STICKY),
-    ("CUDA error: unspecified launch failure", LIMIT, AMBIGUOUS, STICKY),
-    ("UR error: UR_RESULT_ERROR_DEVICE_LOST", LIMIT, AMBIGUOUS, STICKY),
-    ("CUDA error: uncorrectable ECC error encountered", FAILED, SURE, STICKY),
+    ("CUDA error: an illegal memory access was encountered", LIMIT, AMBIGUOUS),
+    ("CUDA error: device-side assert triggered", LIMIT, AMBIGUOUS),
+    ("CUDA error: unspecified launch failure", LIMIT, AMBIGUOUS),
+    ("UR error: UR_RESULT_ERROR_DEVICE_LOST", LIMIT, AMBIGUOUS),
+    ("CUDA error: uncorrectable ECC error encountered", FAILED, SURE),
     ("CUDA error: no kernel image is available for execution on the device",
-     FAILED, SURE, STICKY),
+     FAILED, SURE),
     # The rest
-    ("The plugin ran out of device memory", OOM, AMBIGUOUS, ALIVE),
+    ("The plugin ran out of device memory", OOM, AMBIGUOUS),
 ]  # fmt: skip
 
 # What must not be taken for a matter of memory.
@@ -196,10 +195,10 @@ OTHER_MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("message", "status", "ambiguous", "sticky"), MESSAGES)
-def test_message(message, status, ambiguous, sticky):
+@pytest.mark.parametrize(("message", "status", "ambiguous"), MESSAGES)
+def test_message(message, status, ambiguous):
     verdict = classify_exception(RuntimeError(message))
-    assert (verdict.status, verdict.ambiguous, verdict.sticky) == (status, ambiguous, sticky)
+    assert (verdict.status, verdict.ambiguous) == (status, ambiguous)
     assert verdict.reason
 
 
@@ -238,19 +237,19 @@ def test_requested_bytes(text, size):
 
 def test_torch_out_of_memory_by_type_whatever_it_says():
     verdict = classify_exception(torch.OutOfMemoryError("no words for it"))
-    assert (verdict.status, verdict.ambiguous, verdict.sticky) == (OOM, False, False)
+    assert (verdict.status, verdict.ambiguous) == (OOM, False)
     text = "CUDA out of memory. Tried to allocate 2 GiB"
     named = classify_exception(torch.OutOfMemoryError(text))
     assert named.requested_bytes == 2 * 2**30
 
 
-def test_accelerator_errors_are_sticky():
+def test_accelerator_errors_of_an_unknown_kind_are_ambiguous():
     if not hasattr(torch, "AcceleratorError"):
         pytest.skip("this torch has no AcceleratorError")
     memory = classify_exception(torch.AcceleratorError("CUDA error: out of memory"))
-    assert (memory.status, memory.ambiguous, memory.sticky) == (OOM, False, True)
+    assert (memory.status, memory.ambiguous) == (OOM, False)
     unknown = classify_exception(torch.AcceleratorError("CUDA error: something new"))
-    assert (unknown.status, unknown.ambiguous, unknown.sticky) == (FAILED, True, True)
+    assert (unknown.status, unknown.ambiguous) == (FAILED, True)
 
 
 def test_triton_out_of_resources_by_type():
@@ -355,7 +354,6 @@ def test_our_wrapper_quotes_the_script_but_the_cause_decides():
 def test_exit(status, kills, tail, expected, ambiguous):
     verdict = classify_exit(status, kills, tail)
     assert (verdict.status, verdict.ambiguous) == (expected, ambiguous)
-    assert verdict.sticky
 
 
 def test_exit_reasons_name_the_signal_or_status():
