@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from bsprof.fit.samples import median_quantity
 from bsprof.measure.pace import paced_samples
-from bsprof.measure.raw import Counts, RawPoint
+from bsprof.measure.raw import Counts, EnergyWindow, RawPoint
 from bsprof.records import (
     Category,
     DevicePeaks,
@@ -38,6 +38,10 @@ COMPUTE_TYPE = {
 }
 """Which ceiling a precision is held against. `fp32` is held against strict fp32 although its
 convolutions may use TF32: an MFU above 1 is then flagged, not hidden."""
+
+ENERGY_READING_S = 0.1
+"""How old a reading of a device's energy counter may be: it moves every 20 to 100 ms (PETSc manual,
+PetscLogGpuEnergyMeter)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ def derive_point(
         peak_phase=phase,
         peak_by_category_bytes=_categories(raw, counts, phase),
         compile_s=_exact(raw.compile_s),
+        energy_j=None if raw.energy is None else _energy(raw.energy),
         confirmed=confirmed,
         observed_micro_batch_size=raw.observed_micro_batch_size,
         micro_steps_run=raw.micro_steps_run,
@@ -203,6 +208,13 @@ def _sum(a: Quantity, b: Quantity) -> Quantity:
     high = ((a.high - a.value) ** 2 + (b.high - b.value) ** 2) ** 0.5
     value = a.value + b.value
     return Quantity.ordered(value, value - low, value + high)
+
+
+def _energy(window: EnergyWindow) -> Quantity:
+    """Joules of one update; either end of the window may be off by the age of a reading."""
+    value = window.joules / window.updates
+    margin = value * ENERGY_READING_S / window.seconds
+    return Quantity.ordered(value, value - margin, value + margin)
 
 
 def _exact(value: float | None) -> Quantity | None:

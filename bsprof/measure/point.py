@@ -2,8 +2,9 @@
 
 Order: a first update in a process or at a size where it differs (lazy optimizer state,
 autotuning); a steady update under watch, phase by phase, with an accumulation window of two; the
-timed blocks. Peaks come only from updates in which optimizer state exists: checked, not assumed,
-since a gradient scaler may skip the first steps. Counting is a pass of its own.
+timed blocks; whole updates for their energy, where the device counts it. Peaks come only from
+updates in which optimizer state exists: checked, not assumed, since a gradient scaler may skip the
+first steps. Counting is a pass of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from bsprof.accounting.live import LiveTracker, training_tensors
 from bsprof.accounting.traffic import tensor_bytes
 from bsprof.errors import WorkloadError
 from bsprof.measure.devices.protocol import Device, Watch
+from bsprof.measure.energy import energy_window
 from bsprof.measure.heap import HeapTrace, trace_of
 from bsprof.measure.pacer import Pacer
-from bsprof.measure.raw import Counts, Effort, RawPoint
+from bsprof.measure.raw import Counts, Effort, EnergyWindow, RawPoint
 from bsprof.measure.timing import StepClock
 from bsprof.records import Category, MemoryPeaks, Phase
 from bsprof.workloads.batches import tensors_in
@@ -111,6 +113,7 @@ class PointMeasurement:
             clock.sample(relative_error=effort.relative_error, seconds=effort.seconds)
         self._steps_run += clock.micro_steps_run
         timing = clock.timing()
+        energy = self._energy() if effort.seconds > 0 else None
         return RawPoint(
             micro_batch_size=self._size,
             observed_micro_batch_size=observed,
@@ -133,6 +136,7 @@ class PointMeasurement:
             heap=self._heap(peaks),
             inherits_heap=device.kind == "cpu" and self._size < self._largest_before,
             compile_s=max(0.0, first_s - micro_s) if compiles else None,
+            energy=energy,
             notes=notes,
         )
 
@@ -206,6 +210,13 @@ class PointMeasurement:
             found=f"micro-batch size {self._size}: gradients that are not finite",
             next_step="check the loss and the data in this precision, or use amp-bf16",
         )
+
+    def _energy(self) -> EnergyWindow | None:
+        window = energy_window(
+            self._training, self._device, self._batch, lambda: self._on_phase("step")
+        )
+        self._steps_run += window.updates if window else 0
+        return window
 
     def _heap(self, peaks: _Peaks) -> HeapTrace | None:
         if not peaks.heap_events:

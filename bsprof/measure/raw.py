@@ -24,6 +24,21 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyWindow:
+    """What the device took while whole updates (accumulation of one) ran one after the other.
+
+    Attributes:
+        joules: Difference of the device's counter, which others' work raises as well.
+        seconds: From one reading of it to the other.
+        updates: Whole updates in between.
+    """
+
+    joules: float
+    seconds: float
+    updates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RawPoint:
     """What one size's measurement found; the parent derives a `Point` from it.
 
@@ -34,6 +49,7 @@ class RawPoint:
         inherits_heap: Whether a larger size ran in the same process before: the C heap never
             shrinks below a live block, so this size's data segment is the larger one's.
         compile_s: Seconds of the first micro-step beyond a later one; None without compiling.
+        energy: None where the device does not count it.
         notes: What could not be done as asked.
     """
 
@@ -50,6 +66,7 @@ class RawPoint:
     heap: HeapTrace | None = None
     inherits_heap: bool = False
     compile_s: float | None = None
+    energy: EnergyWindow | None = None
     notes: tuple[Note, ...] = ()
 
 

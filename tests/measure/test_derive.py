@@ -3,7 +3,7 @@
 import pytest
 
 from bsprof.measure.derive import derive_point, paced_timing, with_race
-from bsprof.measure.raw import Counts, RawPoint
+from bsprof.measure.raw import Counts, EnergyWindow, RawPoint
 from bsprof.records import (
     Category,
     DevicePeaks,
@@ -140,6 +140,14 @@ def test_a_size_without_timed_samples_has_no_time():
     assert point.micro_step_s is None
     assert point.samples_per_s is None
     assert point.device_used_bytes.value == 2000
+
+
+def test_energy_is_per_update_and_as_uncertain_as_its_window_is_short():
+    long = EnergyWindow(joules=600.0, seconds=2.0, updates=30)
+    point = derive_point(raw(8, energy=long), SPEC, [], None)
+    assert point.energy_j.value == pytest.approx(20.0)
+    assert (point.energy_j.low, point.energy_j.high) == (pytest.approx(19.0), pytest.approx(21.0))
+    assert derive_point(raw(8), SPEC, [], None).energy_j is None
 
 
 def test_race_samples_count_and_stand_apart():

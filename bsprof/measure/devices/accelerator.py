@@ -155,9 +155,12 @@ class AcceleratorDevice:
         """Cache flushes so far."""
         return self._statistic("num_alloc_retries")
 
-    def allocated_now(self) -> int | None:
-        """Bytes in live tensors now."""
-        return self._statistic("allocated_bytes.all.current")
+    def energy_j(self) -> float | None:
+        """The board's joules by NVML; None without it."""
+        uuid = self._properties.uuid
+        if self._nvml is None or uuid is None:
+            return None
+        return self._nvml.energy_j(uuid)
 
     def device_used_now(self) -> int:
         """Bytes in use on the device less what is not ours."""

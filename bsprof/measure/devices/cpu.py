@@ -122,8 +122,8 @@ class CpuDevice:
         """Always 0: the CPU allocator keeps no cache that it could flush."""
         return 0
 
-    def allocated_now(self) -> int | None:
-        """None: nothing counts live tensor bytes on the CPU."""
+    def energy_j(self) -> float | None:
+        """None: nothing that every user may read counts a processor's energy."""
         return None
 
     def device_used_now(self) -> int:

@@ -92,9 +92,9 @@ class MpsDevice:
         """Always 0: the allocator does not tell."""
         return 0
 
-    def allocated_now(self) -> int | None:
-        """Bytes in live tensors now."""
-        return int(self._module.current_allocated_memory())
+    def energy_j(self) -> float | None:
+        """None: nothing that every user may read counts it."""
+        return None
 
     def device_used_now(self) -> int:
         """Bytes that the driver holds for this process now."""

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library adds: driver, clocks, power, and memory before our context.
+"""What NVIDIA's management library adds: driver, clocks, power, energy, memory of others.
 
 Optional everywhere: the library may be missing (no driver, Jetson, macOS), any single call may be
 refused (MIG, containers, laptops), and its numbering is not CUDA's, so devices are found by UUID.
@@ -45,6 +45,18 @@ class Nvml:
         if abs(int(memory.total) - capacity_bytes) > _SAME_DEVICE_SHARE * capacity_bytes:
             return None
         return int(memory.used)
+
+    def energy_j(self, uuid: str) -> float | None:
+        """Joules that the board took since its driver was loaded, by whomever; None if not told.
+
+        The counter is in millijoules and exists from Volta on (NVML API reference,
+        nvmlDeviceGetTotalEnergyConsumption); a MIG slice has none.
+        """
+        handle = self._handle(uuid)
+        if handle is None:
+            return None
+        counted = self._ask(lambda: int(self._module.nvmlDeviceGetTotalEnergyConsumption(handle)))
+        return None if counted is None else counted / 1000
 
     def facts(self, uuid: str) -> dict[str, Scalar]:
         """Driver, clocks (MHz), power limit (W), temperature (C), as far as they are told."""

@@ -68,8 +68,8 @@ class Device(Protocol):
     def alloc_retries(self) -> int:
         """Times so far that the allocator had to flush its cache to answer; 0 without one."""
 
-    def allocated_now(self) -> int | None:
-        """Bytes in live tensors now; None where nothing counts them."""
+    def energy_j(self) -> float | None:
+        """Joules that the device took so far, from any start; None where nothing counts them."""
 
     def device_used_now(self) -> int:
         """Bytes that count against the limit now: ours alone."""

@@ -106,6 +106,9 @@ class FakeNvml:
             return self.used
         return self.runtime.neighbours + self.runtime.context + self.runtime.reserved
 
+    def energy_j(self, _uuid: str) -> float | None:
+        return 1234.5
+
     def facts(self, _uuid: str) -> dict[str, object]:
         return {"driver": "570.1"}
 
@@ -248,8 +251,9 @@ def test_counters():
     device = opened(runtime)
     runtime.allocate(GIB)
     assert device.alloc_retries() == 3
-    assert device.allocated_now() == GIB
     assert device.device_used_now() == GIB + CONTEXT
+    assert device.energy_j() == 1234.5
+    assert opened(runtime, nvml=False).energy_j() is None
     assert device.rss_peak() is None
     assert device.environment_settings() == {"cudnn_benchmark": False}
     assert device.torch_device == "cuda:1"

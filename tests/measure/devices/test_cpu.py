@@ -229,7 +229,7 @@ def test_snapshot_and_settings():
     assert 0 < snapshot.usable_bytes <= snapshot.capacity_bytes
     assert device.environment_settings()["threads"] == torch.get_num_threads()
     assert device.alloc_retries() == 0
-    assert device.allocated_now() is None
+    assert device.energy_j() is None
     assert device.wait_for_release(10**15)
     device.synchronize()
 

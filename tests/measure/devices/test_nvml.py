@@ -66,6 +66,9 @@ class FakeModule:
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, _handle: str) -> int:  # noqa: N802
         return 0
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, _handle: str) -> int:  # noqa: N802
+        return 123_456_789
+
     def nvmlDeviceGetEccMode(self, _handle: str) -> list[int]:  # noqa: N802
         return [1, 1]
 
@@ -96,12 +99,9 @@ def test_facts():
     assert Nvml(FakeModule()).facts("zzzz") == {"driver": "570.86.15"}
 
 
-# What `used_bytes` alone asks has a test of its own.
-CALLS = sorted(
-    name
-    for name in vars(FakeModule)
-    if name.startswith("nvml") and name != "nvmlDeviceGetMemoryInfo"
-)
+# What `used_bytes` and `energy_j` alone ask has a test of its own.
+APART = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetTotalEnergyConsumption"}
+CALLS = sorted(name for name in vars(FakeModule) if name.startswith("nvml") and name not in APART)
 
 
 @pytest.mark.parametrize("refused", CALLS)
@@ -124,6 +124,25 @@ def test_refused_memory_leaves_the_facts():
     nvml = Nvml(FakeModule("nvmlDeviceGetMemoryInfo"))
     assert nvml.used_bytes("aaaa", 80 * GIB) is None
     assert nvml.facts("aaaa") == Nvml(FakeModule()).facts("aaaa")
+
+
+def test_the_energy_counter_is_in_millijoules():
+    assert Nvml(FakeModule()).energy_j("aaaa") == 123_456.789
+    assert Nvml(FakeModule()).energy_j("zzzz") is None
+
+
+def test_a_card_before_volta_or_a_slice_counts_no_energy():
+    assert Nvml(FakeModule("nvmlDeviceGetTotalEnergyConsumption")).energy_j("aaaa") is None
+
+
+def test_an_old_library_without_the_energy_call_counts_none():
+    class OldModule:
+        NVMLError = NVMLError
+
+        def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
+            return uuid
+
+    assert Nvml(OldModule()).energy_j("aaaa") is None
 
 
 def test_no_package_and_no_library():
