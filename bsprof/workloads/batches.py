@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -81,11 +82,56 @@ def describe(batch: Any) -> str:
 
 
 def map_tensors(change: Callable[[Tensor], Tensor], batch: Any) -> Any:
-    """The batch with its tensors changed; containers that PyTorch cannot rebuild stay as is."""
-    return pytree.tree_map_only(Tensor, change, batch)
+    """The batch with its tensors changed, wherever `tensors_in` finds them; the batch stays."""
+    return pytree.tree_map(lambda leaf: _changed(change, leaf), batch)
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    """The batch on a device; what can move itself (`.to(device)`, not only tensors) does so."""
+
+    def moved(leaf: Any) -> Any:
+        if callable(getattr(leaf, "to", None)):
+            return leaf.to(device)
+        return map_tensors(lambda tensor: tensor.to(device), leaf)
+
+    return pytree.tree_map(moved, batch)
+
+
+def describe_no_tensor(output: Any) -> tuple[str, str]:
+    """What a loss function returned instead of a tensor, and what it should return of it."""
+    if isinstance(output, Mapping):
+        keys = [str(key) for key in output]
+        found = f"a {type(output).__name__} with keys {', '.join(keys) or 'none'}"
+        wanted = "its 'loss', output['loss']," if "loss" in keys else "one of them, a mean,"
+        return found, f"return {wanted} from loss(model, batch)"
+    found = "nothing" if output is None else f"a {type(output).__name__}"
+    if isinstance(output, tuple | list):
+        found += f" of {', '.join(type(part).__name__ for part in output) or 'nothing'}"
+    return found, "return the mean over the batch from loss(model, batch)"
 
 
 def _same_device(found: torch.device, wanted: torch.device) -> bool:
     if found.type != wanted.type:
         return False
     return None in (found.index, wanted.index) or found.index == wanted.index
+
+
+def _changed(change: Callable[[Tensor], Tensor], leaf: Any) -> Any:
+    """A leaf of PyTorch's trees, changed: a tensor, or a container that PyTorch does not know."""
+    if isinstance(leaf, Tensor):
+        return change(leaf)
+    parts: dict[Any, Any] = {}
+    if isinstance(leaf, MutableMapping):
+        parts = dict(leaf)
+    elif isinstance(leaf, list):
+        parts = dict(enumerate(leaf))
+    elif is_dataclass(leaf) and not isinstance(leaf, type):
+        parts = {field.name: getattr(leaf, field.name) for field in fields(leaf)}
+    if not any(True for part in parts.values() for _ in tensors_in(part)):
+        return leaf
+    fresh = copy.copy(leaf)
+    # A frozen dataclass refuses plain assignment.
+    put = object.__setattr__ if is_dataclass(leaf) else type(leaf).__setitem__
+    for key, part in parts.items():
+        put(fresh, key, map_tensors(change, part))
+    return fresh

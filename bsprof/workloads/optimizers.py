@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from bsprof.errors import UsageError
 from bsprof.records import Scalar
+from bsprof.workloads.batches import tensors_in
 
 # L-BFGS calls the model itself, any number of times; SparseAdam takes sparse gradients only.
 _NOT_A_STEP = ("lbfgs", "sparseadam", "optimizer")
@@ -57,7 +58,7 @@ def make_optimizer(
 def state_tensors(optimizer: Optimizer) -> Iterator[Tensor]:
     """Every tensor that the optimizer keeps between steps."""
     for state in optimizer.state.values():
-        yield from _tensors(state)
+        yield from tensors_in(state)
 
 
 def _classes() -> dict[str, type[Any]]:
@@ -87,14 +88,3 @@ def _value(name: str, key: str, value: Scalar, known: dict[str, inspect.Paramete
             f"cannot read the optimizer option {key}={value}",
             next_step=f"write numbers with commas, like {key}=0.9,0.95",
         ) from error
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _tensors(part)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _tensors(part)

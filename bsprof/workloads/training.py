@@ -19,7 +19,12 @@ from torch.optim import Optimizer
 
 from bsprof.errors import UsageError, WorkloadError
 from bsprof.records import Category, Mode, Note, Precision, WorkloadFacts, WorkloadSpec
-from bsprof.workloads.batches import check_batch, map_tensors, observed_size
+from bsprof.workloads.batches import (
+    check_batch,
+    describe_no_tensor,
+    map_tensors,
+    observed_size,
+)
 from bsprof.workloads.blocks import parse_checkpointing
 from bsprof.workloads.checkpointing import apply_checkpointing
 from bsprof.workloads.compiling import check_compiled, compile_model
@@ -318,16 +323,15 @@ def _check_number(loss: object) -> None:
     Raises:
         WorkloadError: saying what it is instead.
     """
+    next_step = "return the mean over the batch from loss(model, batch)"
     if not isinstance(loss, Tensor):
-        found = f"a {type(loss).__name__}"
+        found, next_step = describe_no_tensor(loss)
     elif loss.numel() != 1:
         found = f"a tensor of shape {tuple(loss.shape)}"
     else:
         return
     raise WorkloadError(
-        "the loss must be one number, as a tensor",
-        found=found,
-        next_step="return the mean over the batch from loss(model, batch)",
+        "the loss must be one number, as a tensor", found=found, next_step=next_step
     )
 
 

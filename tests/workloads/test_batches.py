@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bsprof.errors import WorkloadError
-from bsprof.workloads.batches import check_batch, describe, map_tensors, observed_size
+from bsprof.workloads.batches import (
+    check_batch,
+    describe,
+    describe_no_tensor,
+    map_tensors,
+    move,
+    observed_size,
+    tensors_in,
+)
 from bsprof.workloads.workload import Workload
 
 CPU = torch.device("cpu")
@@ -96,6 +104,70 @@ def test_map_tensors_keeps_containers() -> None:
     assert type(changed["pair"]) is Named
     assert changed["pair"].y == "text"
     assert torch.equal(changed["pair"].x, torch.full((2,), 2.0))
+
+
+@given(_nested(3))
+def test_tensors_are_changed_wherever_they_are_found(batch: Any) -> None:
+    before = [tensor.clone() for tensor in tensors_in(batch)]
+    changed = map_tensors(lambda t: t + 1, batch)
+    assert type(changed) is type(batch)
+    for old, new in zip(before, tensors_in(changed), strict=True):
+        assert torch.equal(old + 1, new)
+    for old, now in zip(before, tensors_in(batch), strict=True):
+        assert torch.equal(old, now)
+
+
+def test_containers_of_the_users_own_are_changed_too() -> None:
+    @dataclass(frozen=True)
+    class Fixed:
+        x: Tensor
+        name: str = "kept"
+
+    class Samples(list[Tensor]):
+        """A list with a name."""
+
+    fixed = map_tensors(torch.neg, Fixed(torch.ones(2)))
+    assert (fixed.x.sum().item(), fixed.name) == (-2.0, "kept")
+    samples = map_tensors(torch.neg, Samples([torch.ones(2)]))
+    assert type(samples) is Samples
+    assert samples[0].sum().item() == -2.0
+    same = UserDict(text="no tensor")
+    assert map_tensors(torch.neg, same) is same
+
+
+def test_a_batch_moves_with_all_its_parts() -> None:
+    class Graph:
+        """Knows how to move itself, and shows no tensor."""
+
+        place = CPU
+
+        def to(self, device: torch.device) -> Graph:
+            moved = Graph()
+            moved.place = device
+            return moved
+
+    meta = torch.device("meta")
+    batch = {"graph": Graph(), "pair": Pair(torch.ones(2), torch.ones(2)), "words": ["a", 3]}
+    moved = move(batch, meta)
+    assert moved["graph"].place == meta
+    assert {tensor.device for tensor in tensors_in(moved)} == {meta}
+    assert moved["words"] == ["a", 3]
+
+
+@pytest.mark.parametrize(
+    ("output", "found", "advice"),
+    [
+        ({"loss": 1, "logits": 2}, "a dict with keys loss, logits", "output['loss']"),
+        ({"nll": 1, "kl": 2}, "a dict with keys nll, kl", "one of them"),
+        ((torch.ones(1), 2), "a tuple of Tensor, int", "the mean over the batch"),
+        (None, "nothing", "the mean over the batch"),
+        (1.0, "a float", "the mean over the batch"),
+    ],
+)
+def test_what_is_no_tensor_is_told_with_its_parts(output: Any, found: str, advice: str) -> None:
+    told = describe_no_tensor(output)
+    assert told[0] == found
+    assert advice in told[1]
 
 
 def test_description_is_short() -> None:
