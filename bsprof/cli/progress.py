@@ -12,7 +12,7 @@ from bsprof.cli.terminal import Terminal, is_terminal
 if TYPE_CHECKING:
     from bsprof.measure.events import Listener, SweepEvent
 
-_LASTING = frozenset({"start", "point", "confirm", "note"})
+_LASTING = frozenset({"start", "point", "confirm", "loader", "note"})
 """Kinds of events that stay on the screen; the others are shown while they last, or with -v."""
 
 

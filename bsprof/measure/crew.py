@@ -199,15 +199,20 @@ class Crew:
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any] | Trouble:
         assert self._worker is not None
-        reply = self._worker.ask(message)
-        if isinstance(reply, Death):
-            trouble = _death(reply)
-        elif reply.payload["type"] == "error":
-            trouble = _error(reply.payload, self._worker.phase, self._worker.tail())
-        else:
-            return reply.payload
-        self.dismiss()
-        return trouble
+        answer = answer_of(self._worker, message)
+        if isinstance(answer, Trouble):
+            self.dismiss()
+        return answer
+
+
+def answer_of(worker: Worker, message: dict[str, Any]) -> dict[str, Any] | Trouble:
+    """What a worker answers to a request; after trouble it is to be ended."""
+    reply = worker.ask(message)
+    if isinstance(reply, Death):
+        return _death(reply)
+    if reply.payload["type"] == "error":
+        return _error(reply.payload, worker.phase, worker.tail())
+    return reply.payload
 
 
 def _death(death: Death) -> Trouble:

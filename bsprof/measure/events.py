@@ -8,7 +8,7 @@ from typing import Literal
 
 from bsprof.records import Point
 
-EventKind = Literal["start", "phase", "probe", "point", "race", "confirm", "note", "end"]
+EventKind = Literal["start", "phase", "probe", "point", "race", "confirm", "loader", "note", "end"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

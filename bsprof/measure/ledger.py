@@ -18,6 +18,7 @@ from bsprof.measure.raw import Counts, RawPoint
 from bsprof.records import (
     Category,
     DevicePeaks,
+    LoaderPoint,
     Note,
     Origin,
     Point,
@@ -37,6 +38,8 @@ MFU_FLAG = 1.0
 
 LASTING = frozenset({PointStatus.OOM, PointStatus.FAILED, PointStatus.NOT_MEMORY_LIMIT})
 """Outcomes that would come again in a resumed sweep; a kill, crash or time-out may be chance."""
+LOADER_NOTES = ("loader-failed", "loader-short-epoch", "loader-cut-short")
+"""Codes of notes on the measurement of a loader."""
 UNSTABLE = 0.10
 """Half width of a time's interval, over the time, from which a note says so (heuristic: several
 times what a quiet machine shows)."""
@@ -50,6 +53,7 @@ class Ledger:
         stored: Points of an earlier, interrupted sweep, kept as they were.
         raw: What workers measured in this one, by size.
         failed: Sizes that did not run, by size.
+        loader: What was measured of the user's loader.
     """
 
     spec: WorkloadSpec
@@ -65,6 +69,7 @@ class Ledger:
     confirmed: set[int] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     largest: Quantity | None = None
+    loader: tuple[LoaderPoint, ...] = ()
     complete: bool = False
     earlier_s: float = 0.0
     _heap_sizes: tuple[int, ...] = ()
@@ -207,6 +212,7 @@ class Ledger:
             notes=tuple(self.notes),
             points=points,
             max_micro_batch_size=self.largest,
+            loader=self.loader,
             duration_s=self.earlier_s + duration_s,
         )
 
@@ -219,7 +225,11 @@ class Ledger:
         self.created_at = old.created_at
         self.earlier_s = old.duration_s
         self.peaks = old.peaks
-        self.notes = [n for n in old.notes if n.code != "time-budget"]
+        if self.plan.loader in (None, old.plan.loader):
+            self.plan = replace(self.plan, loader=old.plan.loader)
+            self.loader = old.loader
+        retried = {"time-budget", *(() if self.loader else LOADER_NOTES)}
+        self.notes = [n for n in old.notes if n.code not in retried]
         grown = built.device.usable_bytes > old.device.usable_bytes
         if built.device.usable_bytes == old.device.usable_bytes:
             self.largest = old.max_micro_batch_size

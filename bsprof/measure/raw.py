@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bsprof.measure.heap import HeapTrace
-from bsprof.records import Category, MemoryPeaks, Note, Timing
+from bsprof.records import Category, MemoryPeaks, Note, Quantity, Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +81,22 @@ class Effort:
 
     relative_error: float = 0.02
     seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderTiming:
+    """What was seen of a loader.
+
+    Attributes:
+        batch_size: Samples in most batches.
+        samples_per_s: The rate, the beginning of further epochs included.
+        first_batch_s: Seconds from the start of the first epoch to its first batch.
+        restarts: Epochs that began within the timed batches.
+        epoch_batches: Batches of the first epoch; None where it did not end.
+    """
+
+    batch_size: int
+    samples_per_s: Quantity
+    first_batch_s: float
+    restarts: int
+    epoch_batches: int | None

@@ -1,4 +1,4 @@
-"""What a worker does with each request: build, probe, measure, race (worker side).
+"""What a worker does with each request: build, probe, measure, race, load (worker side).
 
 Every exception ends here, in the outermost frame: it becomes an `error` answer with its type, its
 place in the user's code and the verdict of the classification, and its traceback is dropped so
@@ -15,6 +15,7 @@ from bsprof.errors import BsprofError
 from bsprof.measure.classify import classify_exception
 from bsprof.measure.devices.protocol import Device
 from bsprof.measure.devices.select import open_device
+from bsprof.measure.loader_clock import loader_code, time_loader
 from bsprof.measure.pacer import Pacer
 from bsprof.measure.point import PointMeasurement
 from bsprof.measure.raw import Effort
@@ -22,6 +23,7 @@ from bsprof.measure.timing import StepClock
 from bsprof.records import WorkloadSpec
 from bsprof.records.codec import from_json, to_json
 from bsprof.workloads.faults import traceback_tail, user_location
+from bsprof.workloads.loaders import LoaderSetting, UserLoader
 from bsprof.workloads.training import Training
 
 TAIL_LINES = 12
@@ -39,6 +41,7 @@ class Session:
         self._device: Device | None = None
         self._training: Training | None = None
         self._pacer: Pacer | None = None
+        self._loader: UserLoader | None = None
         self._largest_ran = 0
         self._baseline_marked = False
 
@@ -50,6 +53,7 @@ class Session:
             "measure": self._measure,
             "count": self._count,
             "race": self._race,
+            "load": self._load,
         }[request["type"]]
         try:
             return {"type": "reply", **work(request)}
@@ -151,6 +155,29 @@ class Session:
         clocks.clear()
         device.release()
         return {"timings": timings, "clean": device.baseline_reached()}
+
+    def _load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One setting of the user's loader; needs no device and nothing built."""
+        self._beat("build")
+        loader = self._loader = self._loader or UserLoader(request["loader"])
+        setting = from_json(LoaderSetting, request["setting"])
+        made = loader.make(setting)
+        workers = made.loader.num_workers
+        self._beat("load")
+        with loader_code(f"the loader failed with {workers} workers", loader.folder):
+            timing = time_loader(
+                made.loader,
+                batch_size=made.loader.batch_size,
+                on_batch=lambda: self._beat("load"),
+                seconds=request["seconds"],
+            )
+        return {
+            "num_workers": workers,
+            "prefetch_factor": made.loader.prefetch_factor,
+            "timing": to_json(timing),
+            "settable": sorted(made.settable),
+            "own_workers": loader.own_workers,
+        }
 
     def _measurement(self, size: int) -> PointMeasurement:
         device, training = self._ready()

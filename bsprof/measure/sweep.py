@@ -21,6 +21,7 @@ from bsprof.measure.choose import best_size, contenders, expected_seconds, large
 from bsprof.measure.crew import Crew, Trouble
 from bsprof.measure.events import EventKind, Listener, SweepEvent
 from bsprof.measure.ledger import Ledger
+from bsprof.measure.loading import add_loader
 from bsprof.measure.raw import Effort, RawPoint
 from bsprof.measure.telling import build_error, point_line, step_error
 from bsprof.measure.wire import PhaseLimits
@@ -38,6 +39,7 @@ from bsprof.records.codec import from_json
 from bsprof.store import profile_path, save, store_folder
 from bsprof.units import format_bytes, format_count, format_seconds
 from bsprof.workloads.key import key_differences
+from bsprof.workloads.loaders import parse_loader
 from bsprof.workloads.names import check_model
 
 COUNTED_SIZES = 2
@@ -59,6 +61,7 @@ def run_sweep(
     store: Path | None = None,
     on_event: Listener | None = None,
     limits: PhaseLimits | None = None,
+    loader: str | None = None,
 ) -> Profile:
     """Measure a workload on a device and return its profile, saved after every point.
 
@@ -71,6 +74,8 @@ def run_sweep(
         store: Folder of profiles and of this device's peaks; None is `BSPROF_STORE` or `profiles`.
         on_event: Called as the sweep goes on.
         limits: Seconds that a worker may stay silent, by phase.
+        loader: The user's own data loader, `file.py:function`, measured after the sizes: see
+            `bsprof.workloads.loaders`. Short for the plan's.
 
     Raises:
         UsageError: an option that cannot be, or one that would have no effect here; or `resume`
@@ -84,9 +89,14 @@ def run_sweep(
     if isinstance(spec, str):
         spec = WorkloadSpec(model=spec)
     check_model(spec.model)
+    plan = plan or SweepPlan()
+    if loader is not None:
+        plan = replace(plan, loader=loader)
+    if plan.loader is not None:
+        parse_loader(plan.loader)
     sweep = _Sweep(
         spec,
-        plan or SweepPlan(),
+        plan,
         device,
         output=output,
         store=store if store is not None else store_folder(),
@@ -120,6 +130,7 @@ class _Sweep:
         self._output = output
         self._store = store
         self._listener = listener
+        self._limits = limits
         self._can_count = True
         self._fails_at_one = False
         self._ledger = Ledger(spec=spec, plan=plan, created_at=_now())
@@ -139,6 +150,7 @@ class _Sweep:
                 finished = self._follow_schedule()
                 self._race()
                 self._confirm()
+                self._load()
                 self._ledger.complete = finished
                 self._note_late_release()
             finally:
@@ -441,6 +453,12 @@ class _Sweep:
                 if not outcome.status.is_too_big:
                     return  # says nothing about its memory
                 self._ledger.add_trouble(best, outcome)
+
+    def _load(self) -> None:
+        """Measure the user's data loader, if one was given, while nothing else runs."""
+        if self._ledger.plan.loader is not None:
+            self._crew.dismiss()
+            add_loader(self._ledger, limits=self._limits, say=self._say)
 
     def _note_late_release(self) -> None:
         if not self._crew.released:

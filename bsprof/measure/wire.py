@@ -1,8 +1,8 @@
 """What parent and worker say to each other: one JSON object per line, on pipes of their own.
 
 The wire carries a version from the first day, and rank fields. Requests go down (`build`, `probe`,
-`measure`, `count`, `race`); replies come up (`hello`, `beat`, `reply`, `error`). A `beat` names
-the phase that the worker has just entered: its limit starts again.
+`measure`, `count`, `race`, `load`); replies come up (`hello`, `beat`, `reply`, `error`). A `beat`
+names the phase that the worker has just entered: its limit starts again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class PhaseLimits:
     compile_s: float = 1800.0
     step_s: float = 600.0
     clean_s: float = 120.0
+    load_s: float = 120.0
 
     def of(self, phase: str) -> float:
         """The limit of a phase, in seconds."""

@@ -2,6 +2,7 @@
 
 from bsprof.records.device import DevicePeaks, DeviceSnapshot, Environment
 from bsprof.records.fit import MemoryFit, PhaseLine, Saturation, TimeFit
+from bsprof.records.loader import LoaderPoint
 from bsprof.records.plan import (
     PLAN_SCHEMA_VERSION,
     Alternative,
@@ -42,6 +43,7 @@ __all__ = [
     "DeviceSnapshot",
     "Environment",
     "Failure",
+    "LoaderPoint",
     "MemoryFit",
     "MemoryPeaks",
     "Mode",

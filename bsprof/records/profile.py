@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bsprof.records.device import DevicePeaks, DeviceSnapshot, Environment
+from bsprof.records.loader import LoaderPoint
 from bsprof.records.point import Point, PointStatus
 from bsprof.records.quantity import Quantity
 from bsprof.records.workload import WorkloadFacts, WorkloadKey, WorkloadSpec
@@ -51,6 +52,8 @@ class SweepPlan:
         dataset_size: Samples in the data set: no micro-batch is larger; None when unknown.
         find_max: Bracket the largest size by running it, to within 5 %.
         relative_error: Wanted half width of a time interval over its median.
+        loader: The user's own data loader, `file.py:function`, measured after the sizes; None
+            measures none.
     """
 
     micro_batch_sizes: tuple[int, ...] = ()
@@ -60,6 +63,7 @@ class SweepPlan:
     dataset_size: int | None = None
     find_max: bool = False
     relative_error: float = 0.02
+    loader: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,7 @@ class Profile:
         parallel: `none`, `ddp`, `fsdp`, ...
         complete: Whether the sweep ended by itself.
         max_micro_batch_size: Largest size that fits, with its interval; None when unknown.
+        loader: How fast the user's loader is; empty where none was measured.
         duration_s: Seconds spent measuring so far.
     """
 
@@ -94,6 +99,7 @@ class Profile:
     notes: tuple[Note, ...] = ()
     points: tuple[Point, ...] = ()
     max_micro_batch_size: Quantity | None = None
+    loader: tuple[LoaderPoint, ...] = ()
     duration_s: float = 0.0
 
     def ok_points(self) -> tuple[Point, ...]:
