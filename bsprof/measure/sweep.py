@@ -17,7 +17,13 @@ from bsprof.errors import (
 )
 from bsprof.hardware.peaks import device_key, load_peaks, save_peaks
 from bsprof.measure import schedule
-from bsprof.measure.choose import best_size, contenders, expected_seconds, largest_size
+from bsprof.measure.choose import (
+    HEAP_SCATTER,
+    best_size,
+    contenders,
+    expected_seconds,
+    largest_size,
+)
 from bsprof.measure.crew import Crew, Trouble
 from bsprof.measure.events import EventKind, Listener, SweepEvent
 from bsprof.measure.ledger import Ledger
@@ -320,7 +326,11 @@ class _Sweep:
         assert built is not None
         points = self._ledger.points()
         self._ledger.largest = largest_size(
-            points, built.device.usable_bytes, self._cap(), self._ledger.largest_by_heap()
+            points,
+            built.device.usable_bytes,
+            self._cap(),
+            self._ledger.largest_by_heap(),
+            scatter=HEAP_SCATTER if built.device.kind == "cpu" else 0.0,
         )
         for point in points:
             if point.micro_batch_size == size:

@@ -2,7 +2,7 @@
 
     python peers.py TOOL WORKLOAD LIMIT_GIB
 
-Tools: `lightning-power`, `lightning-binsearch`, `accelerate`, `exhaustive`, `interleaved:1,2,3`.
+Tools: `lightning-power`, `lightning-binsearch`, `accelerate`, `exhaustive`, `steady:SIZE`.
 """
 
 import json
@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 
 STEPS = 3  # a trial's training steps: the peers' own default
 DATA = 1024  # samples in the peers' data set
+STEADY_S = 4.0  # seconds of training in one comparison
 
 
 def training(workload):
@@ -130,26 +131,25 @@ def exhaustive(workload):
     return found
 
 
-def interleaved(workload, sizes, rounds=5):
-    """Seconds of a micro-step by size, all sizes in every round, and of an optimizer step."""
+def steady(workload, size):
+    """Seconds of a micro-step and of an optimizer step, as a training run at one size sees them.
+
+    In a process of its own: another size's heap would make this one faster or slower.
+    """
     model, optimizer = training(workload)
-    batches = {b: workload.batch(b, torch.device("cpu")) for b in sizes}
-    for batch in batches.values():
-        micro_step(workload, model, batch)
-    optimizer.step()
-    seconds = {b: [] for b in sizes}
-    steps = []
-    for number in range(rounds):
-        for b in sizes if number % 2 == 0 else reversed(sizes):
-            repeats = max(2, 64 // b)
-            seconds[b].append(
-                statistics.median(micro_step(workload, model, batches[b]) for _ in range(repeats))
-            )
+    seconds, steps = [], []
+    ends = None
+    while ends is None or time.perf_counter() < ends or len(steps) < 3:
+        batch = workload.batch(size, torch.device("cpu"))
+        seconds.append(micro_step(workload, model, batch))
+        if len(seconds) % 4 == 0:
             started = time.perf_counter()
             optimizer.step()
             steps.append(time.perf_counter() - started)
             optimizer.zero_grad()
-    return {"seconds": seconds, "optimizer_step": statistics.median(steps)}
+        if ends is None and len(seconds) == 4:
+            seconds, steps, ends = [], [], time.perf_counter() + STEADY_S
+    return {"micro_step": statistics.median(seconds), "optimizer_step": statistics.median(steps)}
 
 
 def main(tool, name, limit_gib):
@@ -164,7 +164,7 @@ def main(tool, name, limit_gib):
     elif tool == "exhaustive":
         answer = exhaustive(workload)
     else:
-        answer = interleaved(workload, [int(b) for b in tool.partition(":")[2].split(",")])
+        answer = steady(workload, int(tool.partition(":")[2]))
     print(json.dumps({"answer": answer}))
 
 

@@ -10,6 +10,8 @@ from bsprof.records import WorkloadSpec
 from bsprof.workloads.resolve import resolve
 
 SLOW_FROM = 28
+LIMITS_GIB = {"gpt": 3.0, "convnet": 0.5, "slowed": 3.0}
+"""The convnet's limit ends it where throughput still rises: few sizes are near its best."""
 
 
 def gpt() -> Workload:
@@ -18,8 +20,48 @@ def gpt() -> Workload:
 
 
 def convnet() -> Workload:
-    """Batch norm and convolutions on small images: throughput peaks at small sizes on a CPU."""
-    return resolve(WorkloadSpec(model="convnet"))
+    """Deep and narrow, small images: a fixed cost a step, so throughput rises far."""
+    return Workload(
+        model=NarrowNet,
+        batch=lambda size, device: (
+            torch.randn(size, 3, 16, 16, device=device),
+            torch.randint(10, (size,), device=device),
+        ),
+        loss=lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]),
+    )
+
+
+class NarrowBlock(nn.Module):
+    """Two convolutions with batch norm and a shortcut, (b, 16, 16, 16) to the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(16, 16, 3, padding=1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 16, 3, padding=1, bias=False),
+            nn.BatchNorm2d(16),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.layers(x))
+
+
+class NarrowNet(nn.Module):
+    """48 convolutions of 16 channels; images (b, 3, 16, 16) to 10 classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.blocks = nn.ModuleList(NarrowBlock() for _ in range(24))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean((2, 3)))
 
 
 def slowed() -> Workload:

@@ -3,8 +3,9 @@
     python search.py WORKLOAD [--tools bsprof,lightning-power,...] [--searches 5] [--limit 3]
 
 Every search runs in a process of its own and is timed as a whole, import included. Then the three
-best sizes of the exhaustive sweep and every tool's answer are measured again, interleaved, five
-times, in one process; what each costs is the update of TARGET samples at its size.
+best sizes of the exhaustive sweep (it leaves the usual headroom) and every tool's answer are
+measured again in turn, each time in a fresh process that trains at that size alone; what each
+costs is the update of TARGET samples at its size.
 """
 
 import argparse
@@ -18,9 +19,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from reference import LIMITS_GIB
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TARGET = 2048
+HEADROOM = 0.05  # what `recommend` leaves free
 PEERS = ("lightning-power", "lightning-binsearch", "accelerate")
 
 
@@ -73,28 +77,30 @@ def main():
     parser.add_argument("workload", choices=["gpt", "convnet", "slowed"])
     parser.add_argument("--tools", default=",".join(("bsprof", *PEERS)))
     parser.add_argument("--searches", type=int, default=5)
-    parser.add_argument("--limit", type=float, default=3)
+    parser.add_argument("--limit", type=float, help="GiB; default: the workload's own")
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    limit = options.limit or LIMITS_GIB[options.workload]
     tools = options.tools.split(",")
     seconds, answers = {}, {}
     store = Path(tempfile.mkdtemp())
     try:
-        first, answer = bsprof(options.workload, options.limit, store)
+        first, answer = bsprof(options.workload, limit, store)
         print(f"bsprof, empty store: {first:.1f} s, answer {answer}", flush=True)
         for _ in range(options.searches):
             for tool in tools:
                 if tool == "bsprof":
                     for old in store.rglob("2*.json"):
                         old.unlink()
-                    took, answer = bsprof(options.workload, options.limit, store)
+                    took, answer = bsprof(options.workload, limit, store)
                 else:
-                    took, answer = peer(tool, options.workload, options.limit)
+                    took, answer = peer(tool, options.workload, limit)
                 seconds.setdefault(tool, []).append(took)
                 answers.setdefault(tool, []).append(answer)
                 print(f"  {tool}: {took:.1f} s, answer {answer}", flush=True)
     finally:
         shutil.rmtree(store)
-    took, found = peer("exhaustive", options.workload, options.limit)
+    took, found = peer("exhaustive", options.workload, limit * (1 - HEADROOM))
     costs = {int(b): s / int(b) for b, s in found.items()}
     ranked = sorted(costs, key=costs.get)
     near = sum(c <= 1.03 * costs[ranked[0]] for c in costs.values())
@@ -109,23 +115,26 @@ def main():
             *(a for got in answers.values() for a in got if a in costs or a <= max(costs)),
         }
     )
-    _, again = peer("interleaved:" + ",".join(map(str, sizes)), options.workload, options.limit)
-    update = {
-        int(b): [TARGET / int(b) * s + again["optimizer_step"] for s in times]
-        for b, times in again["seconds"].items()
-    }
+    update = {b: [] for b in sizes}
+    for number in range(options.rounds):
+        for b in sizes if number % 2 == 0 else reversed(sizes):
+            _, took = peer(f"steady:{b}", options.workload, limit)
+            update[b].append(TARGET / b * took["micro_step"] + took["optimizer_step"])
     # Round by round against the best size of the exhaustive sweep, so that drift cancels.
     best = min(ranked[:3], key=lambda b: median(update[b]))
     print(
-        f"update of {TARGET}, interleaved, against the best exhaustive size {best} "
-        f"({median(update[best]):.1f} s):"
+        f"update of {TARGET}, {options.rounds} processes each, against the best exhaustive size "
+        f"{best} ({median(update[best]):.1f} s):"
     )
     for b in sizes:
         ratios = [x / y for x, y in zip(update[b], update[best], strict=True)]
         who = [t for t, got in answers.items() if b in got] + (
             ["exhaustive"] if b in ranked[:3] else []
         )
-        print(f"  micro-batch {b:4d}: {median(ratios):.3f}  {', '.join(who) or 'fixed'}")
+        print(
+            f"  micro-batch {b:4d}: {median(ratios):.3f} ({min(ratios):.2f} to {max(ratios):.2f})  "
+            f"{', '.join(who) or 'fixed'}"
+        )
     mine = median(seconds["bsprof"]) if "bsprof" in seconds else None
     for tool, times in seconds.items():
         ratio = f", bsprof / it = {mine / median(times):.2f}" if mine and tool != "bsprof" else ""

@@ -45,6 +45,11 @@ def test_a_prediction_that_is_proven_too_low_gives_way():
     assert found.high == 84
 
 
+def test_where_processes_differ_the_interval_reaches_below_what_ran_once():
+    found = largest_size([ok(8), ok(80), failed(84)], LIMIT, None, between(60, 82, 90), scatter=0.1)
+    assert (found.low, found.value, found.high) == (72, 82, 83)
+
+
 def test_the_cap_is_the_largest_when_it_ran():
     assert largest_size([ok(8), ok(16)], LIMIT, 16) == Quantity.exact(16)
 
