@@ -13,15 +13,21 @@ from bsprof.workloads.optimizers import state_tensors
 
 
 def storages_by_category(
-    model: nn.Module, optimizer: Optimizer | None
+    model: nn.Module, optimizer: Optimizer | None, averages: Iterable[Tensor] = ()
 ) -> dict[Category, tuple[torch.UntypedStorage, ...]]:
     """Storages of weights (with buffers), gradients and optimizer state.
 
     A storage that several tensors share is named once, under the first of the three.
+
+    Args:
+        model: Trained or not, with its gradients as they are now.
+        optimizer: None in inference.
+        averages: Moving averages of weights and buffers. They count as weights: like these they
+            are there before the first step, have the weights' type, and stay with any optimizer.
     """
     parameters = list(model.parameters())
     owners: dict[Category, Iterable[Tensor]] = {
-        Category.WEIGHTS: [*parameters, *model.buffers()],
+        Category.WEIGHTS: [*parameters, *model.buffers(), *averages],
         Category.GRADIENTS: [p.grad for p in parameters if p.grad is not None],
         Category.OPTIMIZER_STATE: [] if optimizer is None else state_tensors(optimizer),
     }

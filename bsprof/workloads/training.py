@@ -28,7 +28,10 @@ from bsprof.workloads.batches import (
 from bsprof.workloads.blocks import parse_checkpointing
 from bsprof.workloads.checkpointing import apply_checkpointing
 from bsprof.workloads.compiling import check_compiled, compile_model
+from bsprof.workloads.ema import MovingAverage
 from bsprof.workloads.faults import user_code
+from bsprof.workloads.freezing import freeze
+from bsprof.workloads.lora import apply_lora
 from bsprof.workloads.optimizers import make_optimizer
 from bsprof.workloads.precision import AUTOCAST_TYPES, WEIGHT_TYPES, autocast, set_switches
 from bsprof.workloads.residents import storages_by_category
@@ -42,10 +45,12 @@ class Training:
         spec: What was asked for.
         workload: What the user handed over.
         device: Where it runs.
-        model: The model on the device, in training or evaluation mode, as it was written.
+        model: The model on the device, in training or evaluation mode, with its adapters, and
+            not compiled.
         optimizer: None in inference.
+        average: The moving average of the weights; None without `ema`.
         facts: What the workload turned out to be, without uncounted operators.
-        notes: What could not be done as asked.
+        notes: What could not be done as asked, and what had to be chosen.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Training:
         self.device = device
         self.model = model
         self.optimizer = optimizer
+        self.average = MovingAverage(model) if spec.ema else None
         self.facts = read_facts(workload, model, optimizer)
         self.notes = notes
         self._runs = compile_model(model) if spec.compile else model
@@ -129,6 +135,8 @@ class Training:
     def optimizer_step(self) -> bool:
         """Unscale, clip, step; whether the optimizer really stepped (a scaler may skip it).
 
+        A moving average of the weights follows each step that was taken.
+
         In inference there is nothing to step: False.
         """
         if self.optimizer is None:
@@ -143,7 +151,10 @@ class Training:
         else:
             self._scaler.step(self.optimizer)
             self._scaler.update()
-        return self._steps_taken > taken
+        stepped = self._steps_taken > taken
+        if stepped and self.average is not None:
+            self.average.update()
+        return stepped
 
     def zero_grad(self) -> None:
         """Drop the gradients, so that their memory is free until the next backward pass."""
@@ -159,11 +170,15 @@ class Training:
         return self.optimizer is None or self._steps_taken > 0
 
     def storages(self) -> dict[Category, tuple[torch.UntypedStorage, ...]]:
-        """Storages of weights (with buffers), gradients and optimizer state, each named once."""
-        return storages_by_category(self.model, self.optimizer)
+        """Storages of weights (with buffers), gradients and optimizer state, each named once.
+
+        A moving average of the weights counts among them.
+        """
+        averages = () if self.average is None else self.average.tensors()
+        return storages_by_category(self.model, self.optimizer, averages)
 
     def resident_bytes(self) -> dict[Category, int]:
-        """Bytes of weights (with buffers), gradients and optimizer state as they are now."""
+        """Bytes of what `storages` names, as it is now."""
         return {
             category: sum(storage.nbytes() for storage in storages)
             for category, storages in self.storages().items()
@@ -208,6 +223,10 @@ def build_training(spec: WorkloadSpec, workload: Workload, device: str) -> Train
     model = _build_model(spec, workload, place)
     if every:
         apply_checkpointing(model, workload, every)
+    if spec.lora_rank is not None:
+        notes += apply_lora(model, spec.lora_rank, spec.lora_targets)
+    if spec.freeze:
+        notes += freeze(model, spec.freeze)
     model.train(spec.mode is Mode.TRAIN)
     optimizer = _build_optimizer(spec, workload, model) if spec.mode is Mode.TRAIN else None
     training = Training(spec, workload, place, model, optimizer, notes)
@@ -255,6 +274,9 @@ def _check_spec(spec: WorkloadSpec, workload: Workload, device: torch.device) ->
             ("--clip-norm", spec.clip_norm is not None),
             ("--optimizer-option", bool(spec.optimizer_options)),
             ("--activation-checkpointing", spec.activation_checkpointing != "none"),
+            ("--lora", spec.lora_rank is not None),
+            ("--freeze", bool(spec.freeze)),
+            ("--ema", spec.ema),
         ):
             if given:
                 raise UsageError(f"{option} has no effect in inference", next_step="leave it out")

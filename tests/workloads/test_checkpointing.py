@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bsprof.errors import UsageError, WorkloadError
 from bsprof.records import WorkloadSpec
 from bsprof.workloads.blocks import parse_checkpointing
-from bsprof.workloads.checkpointing import find_blocks
+from bsprof.workloads.checkpointing import apply_checkpointing, find_blocks
 from bsprof.workloads.names import builtin_names
 from bsprof.workloads.resolve import resolve
 from bsprof.workloads.training import Training, build_training
@@ -128,3 +128,169 @@ def test_own_list_of_blocks_wins() -> None:
     model = Outer()
     chosen = workload(checkpoint_blocks=lambda outer: [outer.layers[1]])
     assert list(find_blocks(model, chosen)) == [model.layers[1]]
+
+
+class Block(nn.Module):
+    """A block with a layer of its own, and a list of like layers inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layers(x)
+        return y
+
+
+class Narrow(Block):
+    """Another class of block."""
+
+
+class EncoderStage(nn.Module):
+    """A stage of a hierarchical model: what goes between stages, and blocks."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.between = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4))
+        self.blocks = nn.Sequential(*(Block() for _ in range(depth)))
+
+
+class ConvNormAct(nn.Sequential):
+    """A chain that is a class of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU())
+
+
+def model_of(**parts: nn.Module) -> nn.Module:
+    model = nn.Module()
+    for name, part in parts.items():
+        model.add_module(name, part)
+    return model
+
+
+def vit() -> nn.Module:
+    head = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    return model_of(patches=nn.Conv2d(3, 4, 4), blocks=nn.Sequential(Block(), Block()), head=head)
+
+
+def resnet() -> nn.Module:
+    stages = {
+        f"layer{i + 1}": nn.Sequential(*(Block() for _ in range(n)))
+        for i, n in enumerate((2, 1, 3))
+    }
+    return model_of(stem=nn.Sequential(nn.Linear(4, 4), nn.ReLU()), **stages)
+
+
+def hierarchy() -> nn.Module:
+    return model_of(stages=nn.Sequential(EncoderStage(2), EncoderStage(1), EncoderStage(2)))
+
+
+def encoder_decoder() -> nn.Module:
+    encoder = model_of(block=nn.ModuleList([Block(), Block()]))
+    decoder = model_of(block=nn.ModuleList([Narrow(), Narrow()]))
+    return model_of(shared=nn.Embedding(5, 4), encoder=encoder, decoder=decoder)
+
+
+def flat() -> nn.Module:
+    chain = (nn.Linear(4, 4), Block(), nn.ReLU(), Block(), Narrow(), Narrow(), nn.Linear(4, 2))
+    return nn.Sequential(*chain)
+
+
+def lists_of_lists() -> nn.Module:
+    pairs = [nn.ModuleList([Block(), Narrow()]) for _ in range(2)]
+    return model_of(layers=nn.ModuleList(pairs))
+
+
+def named() -> nn.Module:
+    return model_of(dense=nn.ModuleDict({"one": Block(), "two": Block()}))
+
+
+def chains() -> nn.Module:
+    return nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(2)))
+
+
+def shallow() -> nn.Module:
+    return model_of(layer1=nn.Sequential(Block()), layer2=nn.Sequential(Block()))
+
+
+def attributes() -> nn.Module:
+    stages = {f"stage{index}": EncoderStage(1) for index in (1, 2)}
+    for stage in stages.values():
+        stage.blocks = nn.Identity()
+        stage.one, stage.two = Block(), Block()
+    return model_of(
+        stem=nn.Sequential(nn.Linear(4, 4)), **stages, head=nn.Sequential(nn.Linear(4, 4))
+    )
+
+
+def mixers() -> nn.Module:
+    return nn.Sequential(*(nn.Sequential(Block(), nn.Linear(4, 40)) for _ in range(2)))
+
+
+def uneven() -> nn.Module:
+    return model_of(encoder=nn.ModuleList([Narrow()]), decoder=nn.ModuleList([Block(), Block()]))
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (vit, ["blocks.0", "blocks.1"]),
+        (resnet, ["layer1.0", "layer1.1", "layer2.0", "layer3.0", "layer3.1", "layer3.2"]),
+        (
+            hierarchy,
+            [f"stages.{i}.blocks.{j}" for i, j in ((0, 0), (0, 1), (1, 0), (2, 0), (2, 1))],
+        ),
+        (encoder_decoder, [f"{side}.block.{i}" for side in ("encoder", "decoder") for i in (0, 1)]),
+        (flat, ["1", "3", "4", "5"]),
+        (lists_of_lists, [f"layers.{i}.{j}" for i in (0, 1) for j in (0, 1)]),
+        (named, ["dense.one", "dense.two"]),
+        (chains, ["0", "1"]),
+        (shallow, ["layer1.0", "layer2.0"]),
+        (attributes, [f"stage{index}.{block}" for index in (1, 2) for block in ("one", "two")]),
+        (mixers, ["0", "1"]),
+        (uneven, ["encoder.0", "decoder.0", "decoder.1"]),
+        (lambda: nn.Sequential(ConvNormAct(), ConvNormAct()), ["0", "1"]),
+        (lambda: nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), ["0", "1"]),
+        (lambda: model_of(rnn=nn.ModuleList([nn.LSTM(4, 4), nn.LSTM(4, 4)])), ["rnn.0", "rnn.1"]),
+    ],
+)
+def test_blocks_are_what_a_model_repeats(make: Any, names: list[str]) -> None:
+    model = make()
+    by_module = {module: name for name, module in model.named_modules()}
+    assert [by_module[block] for block in find_blocks(model, workload())] == names
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)),
+        lambda: nn.Sequential(nn.ReLU(), nn.ReLU()),
+        lambda: model_of(one=nn.Linear(4, 4), two=nn.Sequential(nn.Linear(4, 4))),
+    ],
+)
+def test_layers_of_several_classes_are_no_blocks(make: Any) -> None:
+    with pytest.raises(WorkloadError, match="found no blocks"):
+        find_blocks(make(), workload())
+
+
+def test_a_block_that_is_called_from_two_lists_is_one() -> None:
+    block = Block()
+    model = model_of(one=nn.ModuleList([block, Block()]), two=nn.ModuleList([block, Block()]))
+    assert len(find_blocks(model, workload())) == 3
+
+
+def test_transformers_keeps_no_cache_of_what_runs_again() -> None:
+    class Config:
+        __module__ = "transformers.models.llama"
+        use_cache = True
+
+    class Own:
+        use_cache = True
+
+    model = model_of(layers=nn.ModuleList([Block(), Block()]))
+    other = model_of(layers=nn.ModuleList([Block(), Block()]))
+    model.config, other.config = Config(), Own()  # type: ignore[assignment]
+    for each in (model, other):
+        assert apply_checkpointing(each, workload(), 1) == 2
+    assert (model.config.use_cache, other.config.use_cache) == (False, True)

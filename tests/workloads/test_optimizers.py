@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -7,7 +9,12 @@ import torch
 from torch import nn
 
 from bsprof.errors import UsageError
-from bsprof.workloads.optimizers import make_optimizer, optimizer_names, state_tensors
+from bsprof.workloads.optimizers import (
+    EIGHT_BIT,
+    make_optimizer,
+    optimizer_names,
+    state_tensors,
+)
 
 
 def weights() -> list[nn.Parameter]:
@@ -21,7 +28,7 @@ def test_names_are_those_of_torch_that_step_by_themselves() -> None:
     assert list(names) == sorted(names)
 
 
-@pytest.mark.parametrize("name", optimizer_names())
+@pytest.mark.parametrize("name", sorted({*optimizer_names()} - {*EIGHT_BIT}))
 def test_every_named_optimizer_steps(name: str) -> None:
     parameters = weights()
     optimizer = make_optimizer(name, {"lr": 0.5}, parameters)
@@ -79,3 +86,47 @@ def test_state_tensors_looks_into_lists_and_mappings() -> None:
     found = list(state_tensors(optimizer))
     assert len(found) == 4
     assert all(any(t is known for known in tensors) for t in found)
+
+
+@pytest.fixture
+def bitsandbytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of that name whose optimizers are those of torch."""
+
+    class Eight(torch.optim.AdamW):
+        pass
+
+    class Momentum(torch.optim.SGD):
+        def __init__(self, params: Any, lr: float, momentum: float = 0) -> None:
+            if not momentum:
+                raise NotImplementedError("SGD without momentum is not supported!")
+            super().__init__(params, lr=lr, momentum=momentum)
+
+    package, optim = ModuleType("bitsandbytes"), ModuleType("bitsandbytes.optim")
+    package.__spec__ = sys.__spec__
+    for name in EIGHT_BIT.values():
+        setattr(optim, name, Momentum if name == "SGD8bit" else Eight)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", package)
+    monkeypatch.setitem(sys.modules, "bitsandbytes.optim", optim)
+
+
+@pytest.mark.usefixtures("bitsandbytes")
+def test_optimizers_of_bitsandbytes_where_it_is_installed() -> None:
+    assert {*EIGHT_BIT} <= {*optimizer_names()}
+    optimizer = make_optimizer("adamw8bit", {"lr": 0.5, "betas": "0.8,0.9"}, iter(weights()))
+    assert type(optimizer).__name__ == "Eight"
+    assert optimizer.param_groups[0]["betas"] == (0.8, 0.9)
+    with pytest.raises(UsageError, match="use adamw8bit"):
+        make_optimizer("pagedadamw8bit", {}, weights())
+    with pytest.raises(UsageError, match="without momentum is not supported"):
+        make_optimizer("sgd8bit", {"lr": 0.1}, weights())
+
+
+def test_without_bitsandbytes_its_optimizers_say_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    assert not {*EIGHT_BIT} & {*optimizer_names()}
+    with pytest.raises(UsageError, match="pip install bitsandbytes"):
+        make_optimizer("adamw8bit", {}, weights())
+    with pytest.raises(UsageError, match="near: adamw8bit"):
+        make_optimizer("adamw8bits", {}, weights())

@@ -362,6 +362,9 @@ def test_inference_keeps_nothing_and_steps_nothing() -> None:
         ({"clip_norm": 1.0}, "--clip-norm"),
         ({"optimizer_options": {"lr": 1.0}}, "--optimizer-option"),
         ({"activation_checkpointing": "full"}, "--activation-checkpointing"),
+        ({"lora_rank": 4}, "--lora"),
+        ({"freeze": ("out.*",)}, "--freeze"),
+        ({"ema": True}, "--ema"),
     ],
 )
 def test_training_options_are_refused_in_inference(options: dict[str, Any], named: str) -> None:
