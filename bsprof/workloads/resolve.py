@@ -211,7 +211,7 @@ def _check_options(spec: WorkloadSpec, workload: Workload) -> None:
         if getattr(spec, field) is None or getattr(workload, word):
             continue
         next_step = "leave it out"
-        if spec.model not in BUILTINS:
+        if parse_model(spec.model).kind in ("file", "module"):
             next_step += f", or give the factory a parameter {field}"
         raise UsageError(f"{option} has no effect on {spec.model}", next_step=next_step)
 

@@ -17,13 +17,13 @@ def check_attention(kind: str | None) -> str:
     """The kind of attention to build; None is `sdpa`.
 
     Raises:
-        UsageError: a kind that the built-in models do not have.
+        UsageError: a kind that the models here do not have.
     """
     if kind is None:
         return "sdpa"
     if kind not in KINDS:
         raise UsageError(
-            f"the built-in models have no attention {kind!r}",
+            f"this model has no attention {kind!r}",
             next_step=f"use one of {', '.join(KINDS)}",
         )
     return kind
