@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from bsprof.measure.events import SweepEvent
     from bsprof.measure.sweep import run_sweep
     from bsprof.measure.wire import PhaseLimits
+    from bsprof.recommend.compare import Comparison, compare_profiles
+    from bsprof.recommend.compare_document import comparison_document
     from bsprof.recommend.document import recommendation_document
     from bsprof.recommend.plan import recommend_plan
     from bsprof.records import (
@@ -98,11 +100,14 @@ _HOMES: dict[str, tuple[str, str]] = {
         ),
         ("bsprof.records", ""),
     ),
+    "Comparison": ("bsprof.recommend.compare", ""),
     "PhaseLimits": ("bsprof.measure.wire", ""),
     "SweepEvent": ("bsprof.measure.events", ""),
     "Workload": ("bsprof.workloads.workload", ""),
     "build_report": ("bsprof.report", ""),
     "builtin_names": ("bsprof.workloads.names", ""),
+    "compare_profiles": ("bsprof.recommend.compare", ""),
+    "comparison_document": ("bsprof.recommend.compare_document", ""),
     "examine": ("bsprof.measure.doctor", ""),
     "list_profiles": ("bsprof.store", "listing"),
     "load_profile": ("bsprof.store", "load"),
@@ -117,6 +122,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 
 __all__ = [
     "BsprofError",
+    "Comparison",
     "DeviceUnavailable",
     "FitError",
     "MeasurementError",
@@ -147,6 +153,8 @@ __all__ = [
     "__version__",
     "build_report",
     "builtin_names",
+    "compare_profiles",
+    "comparison_document",
     "examine",
     "list_profiles",
     "load_profile",

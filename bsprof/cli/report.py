@@ -36,7 +36,7 @@ def command(
             "-o",
             "--output",
             metavar="FILE",
-            help="report.html, .md, .png or .csv; - for stdout, with --format.",
+            help="report.html, .pdf, .md, .png or .csv; - for stdout, with --format.",
         ),
     ],
     profiles: Annotated[
@@ -50,7 +50,7 @@ def command(
     report_format: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="html|md|png|csv", help="Format.", show_default="FILE's ending"
+            "--format", metavar="html|pdf|md|png|csv", help="Format.", show_default="FILE's ending"
         ),
     ] = None,
     target_batch: Annotated[
@@ -104,7 +104,7 @@ def command(
         raise UsageError(
             "--json and -o - both want stdout", next_step="write the report to a file, or drop one"
         )
-    kind = _format(output, report_format)
+    kind = format_of(output, report_format)
     check_output(output, force=force)
     names: list[str | None] = [*profiles] if profiles else [None]
     chosen = [chosen_profile(terminal, name) for name in names]
@@ -122,7 +122,12 @@ def command(
         terminal.answer(_document(output, kind, chosen, answer))
 
 
-def _format(output: str, wanted: str | None) -> str:
+def format_of(output: str, wanted: str | None) -> str:
+    """The format of a report: the one asked for, else the ending of the file.
+
+    Raises:
+        UsageError: no such format, or neither says one.
+    """
     from bsprof.cli.output import STDOUT
     from bsprof.cli.parse import one_of
     from bsprof.report.export import FORMATS
@@ -193,7 +198,7 @@ def _recommendation(
             return None  # a configured target is for reports of one profile
         raise UsageError(
             f"a report of {len(chosen)} profiles shows no recommendation",
-            next_step="name one profile, or leave the target out",
+            next_step="name one profile, or use `bsprof compare` with the target",
         )
     from bsprof.cli.parse import one_of
     from bsprof.recommend.plan import recommend_plan

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bsprof.errors import FitError, UsageError
+from bsprof.recommend.compare import Comparison, compare_profiles
+from bsprof.recommend.differences import labels
 from bsprof.records import (
     MemoryFit,
     PhaseLine,
@@ -15,14 +17,15 @@ from bsprof.records import (
     per_second,
 )
 from bsprof.report.data import ProfileView, ReportData, SampledCurve
-from bsprof.report.words import device_text, workload_text
 
 _SAMPLES = 80  # sizes per curve: smooth at the width of a page
 _LARGEST_EXTRAPOLATION = 10.0  # memory is drawn up to this many times the last measured size
 
 
 def build_report(
-    profiles: Sequence[tuple[str, Profile]], recommendation: Recommendation | None = None
+    profiles: Sequence[tuple[str, Profile]],
+    recommendation: Recommendation | None = None,
+    comparison: Comparison | None = None,
 ) -> ReportData:
     """The data of a report on one or several profiles.
 
@@ -31,6 +34,7 @@ def build_report(
     Args:
         profiles: Name and profile, in the order in which they are shown.
         recommendation: The answer to show at the top; None when no target was given.
+        comparison: How the profiles compare; None compares several by their fastest sizes.
 
     Raises:
         UsageError: no profile was given.
@@ -39,9 +43,11 @@ def build_report(
         raise UsageError(
             "a report needs at least one profile", next_step="run `bsprof sweep` first"
         )
-    labels = _labels(profiles)
+    if comparison is None and len(profiles) > 1:
+        comparison = compare_profiles(profiles)
     views = tuple(
-        _view(name, label, profile) for (name, profile), label in zip(profiles, labels, strict=True)
+        _view(name, label, profile)
+        for (name, profile), label in zip(profiles, labels(profiles), strict=True)
     )
     if len(views) == 1:
         only = views[0].profile
@@ -53,6 +59,7 @@ def build_report(
         views=views,
         recommendation=recommendation,
         chosen=_chosen(views, recommendation),
+        comparison=comparison,
     )
 
 
@@ -64,26 +71,6 @@ def _chosen(views: tuple[ProfileView, ...], recommendation: Recommendation | Non
         return named[0]
     # A recommendation without a name can only belong to the one profile there is.
     return 0 if len(views) == 1 and not recommendation.profile else None
-
-
-def _labels(profiles: Sequence[tuple[str, Profile]]) -> list[str]:
-    """The shortest description that tells all profiles apart; their names if none does."""
-    descriptions: tuple[Callable[[Profile], str], ...] = (
-        lambda p: p.workload.model,
-        lambda p: p.device.name or p.device.kind,
-        lambda p: device_text(p.device),
-        lambda p: f"{p.workload.model}, {device_text(p.device)}",
-        lambda p: workload_text(p.workload),
-        lambda p: f"{workload_text(p.workload)}, {device_text(p.device)}",
-    )
-    for describe in descriptions:
-        labels = [describe(profile) for _, profile in profiles]
-        if len(set(labels)) == len(labels):
-            return labels
-    names = [name for name, _ in profiles]
-    if len(set(names)) == len(names):
-        return names
-    return [f"{number}: {name}" for number, name in enumerate(names, start=1)]
 
 
 def _view(name: str, label: str, profile: Profile) -> ProfileView:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from bsprof.recommend.compare import Comparison
 from bsprof.records import MemoryFit, Phase, Profile, Quantity, Recommendation, TimeFit
 
 
@@ -104,12 +105,14 @@ class ReportData:
         recommendation: The answer to show at the top; None when no target was given.
         chosen: Index of the view that the recommendation was read from; None without one, or
             when it was read from a profile that is not in this report.
+        comparison: How several profiles stand against each other; None with a single one.
     """
 
     title: str
     views: tuple[ProfileView, ...]
     recommendation: Recommendation | None = None
     chosen: int | None = None
+    comparison: Comparison | None = None
 
     @property
     def chosen_view(self) -> ProfileView | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from bsprof.report.comparison import comparison_summary
 from bsprof.report.data import ProfileView, ReportData
-from bsprof.report.summary import profile_summary, recommendation_summary
-from bsprof.report.tables import Emphasis, Table, comparison_table, point_table
+from bsprof.report.summary import Summary, profile_summary, recommendation_summary
+from bsprof.report.tables import Emphasis, Table, point_table
 from bsprof.report.words import environment_rows, note_text, size_range_text
 from bsprof.units import format_share
 
@@ -37,12 +38,19 @@ def _lines(data: ReportData) -> Iterator[str]:
         if len(summary.table.rows) > 1:
             yield from _table(summary.table, level=3)
         yield from _bullets(escaped(note) for note in summary.notes)
-    if len(data.views) > 1:
-        rows = [(view.label, view.profile, view.knee) for view in data.views]
-        yield from _table(comparison_table(rows), level=2)
+    if data.comparison is not None:
+        yield from _comparison_lines(comparison_summary(data.comparison))
     for view in data.views:
         yield from _view_lines(view, data.chosen_size(view))
     yield "Intervals are 90 %. `samples/s` in the tables of points is with accumulation of one."
+
+
+def _comparison_lines(summary: Summary) -> Iterator[str]:
+    yield f"## {escaped(summary.title)}"
+    yield ""
+    yield from _fact_table(summary.facts)
+    yield from _bullets(escaped(note) for note in summary.notes)
+    yield from _table(summary.table, level=3)
 
 
 def _view_lines(view: ProfileView, chosen: int | None) -> Iterator[str]:

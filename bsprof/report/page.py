@@ -5,42 +5,30 @@ Every text from a profile passes through `html.escape`; the style sheet stands b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from html import escape
 from importlib.resources import files
 
-from bsprof.records import Recommendation
-from bsprof.report.data import ProfileView, ReportData
+from bsprof.report.answer import OTHERS, report_answer
+from bsprof.report.comparison import comparison_summary
+from bsprof.report.data import ReportData
 from bsprof.report.figures import Drawing, drawings
 from bsprof.report.pictures import inline_svg
-from bsprof.report.summary import (
-    profile_facts,
-    recommendation_facts,
-    recommendation_summary,
-)
-from bsprof.report.tables import Emphasis, Row, Table, comparison_table, point_table
+from bsprof.report.summary import profile_facts
+from bsprof.report.tables import Emphasis, Table, point_table, reasons_across
 from bsprof.report.theme import DARK, LIGHT, Colours
 from bsprof.report.words import (
-    best_point,
     counts_text,
     device_text,
     environment_rows,
-    failure_text,
-    has_unequal_pieces,
     note_text,
     origin_text,
-    pieces_text,
-    quantity_text,
-    size_range_text,
-    status_text,
+    unbroken,
     workload_text,
 )
-from bsprof.units import format_bytes, format_count, format_seconds, format_share
+from bsprof.units import format_bytes
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMGTP]iB\b|B\b|[mu]?s\b)")
 
 
 def html_text(data: ReportData) -> str:
@@ -93,7 +81,7 @@ def _variables(colours: Colours) -> str:
 
 def prose(text: str) -> str:
     """Escaped text that does not break between a number and its unit."""
-    return escape(_BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text))
+    return escape(unbroken(text))
 
 
 def pretty(text: str) -> str:
@@ -129,70 +117,45 @@ def _header(data: ReportData) -> str:
 
 
 def _answer(data: ReportData) -> str:
-    if data.recommendation is not None:
-        return _recommendation(data, data.recommendation)
-    found = [view for view in data.views if best_point(view.profile) is not None]
-    if not found:
-        return _nothing_ran(data)
-    return _fastest(found[0]) if len(data.views) == 1 else ""
-
-
-def _recommendation(data: ReportData, recommendation: Recommendation) -> str:
-    view, plan, target = data.chosen_view, recommendation.plan, recommendation.target
-    profile = view.profile if view else None
-    summary = recommendation_summary(recommendation, profile)
-    asked = f"{target.target_batch:,} samples per update"
-    if target.target_tokens is not None:
-        asked = f"{target.target_tokens:,} tokens ({target.target_batch:,} samples) per update"
-    where = f", from {view.label}" if view is not None and len(data.views) > 1 else ""
-    steps = "accumulation step" + ("" if plan.accumulation_steps == 1 else "s")
-    parts = [(f"{plan.micro_batch_size:,}", "micro-batch"), (f"{plan.accumulation_steps:,}", steps)]
-    if target.world_size > 1:
-        parts.append((f"{target.world_size:,}", "ranks"))
-    pieces = ""
-    if has_unequal_pieces(plan):
-        pieces = f'<p class="pieces">Exact pieces: {escape(pieces_text(plan.pieces))}</p>'
-    others = ""
-    if len(summary.table.rows) > 1:
-        others = f"<h3>What it was chosen over</h3>\n{_table(summary.table)}"
-    return f"""<section id="recommendation" class="card answer">
-<h2 class="kicker">Recommended for {escape(asked + where)}</h2>
-{_large(parts)}
-{pieces}
-{_tiles(recommendation_facts(recommendation, profile))}
-{_meter(recommendation, view)}
-{_list(summary.reasons, "reasons")}
-{_list(summary.notes, "notes")}
-{others}
-</section>"""
+    answer = report_answer(data)
+    if answer is None:
+        return ""
+    name = "card answer" if answer.found else "card answer nothing"
+    parts = (
+        f'<h2 class="kicker">{escape(answer.kicker)}</h2>',
+        _large(answer.parts),
+        f'<p class="pieces">Exact pieces: {escape(answer.pieces)}</p>' if answer.pieces else "",
+        f"<p>{escape(answer.why)}</p>" if answer.why else "",
+        f"<pre>{escape(chr(10).join(answer.tail))}</pre>" if answer.tail else "",
+        _tiles(answer.facts),
+        *(f'<p class="checked">{escape(n.capitalize())}: {escape(t)}</p>' for n, t in answer.small),
+        "" if answer.memory is None else _meter(*answer.memory),
+        _list(answer.reasons, "reasons"),
+        _list(answer.notes, "notes"),
+        f"<h3>{OTHERS}</h3>\n{_table(answer.others)}" if answer.others is not None else "",
+        f'<p class="hint">For a plan: <code>{escape(answer.next_step)}</code></p>'
+        if answer.next_step
+        else "",
+    )
+    inner = "\n".join(part for part in parts if part)
+    return f'<section id="recommendation" class="{name}">\n{inner}\n</section>'
 
 
 def _large(parts: Sequence[tuple[str, str]]) -> str:
     inner = '<span class="times" aria-label="times">&times;</span>'.join(
-        f'<span class="part"><b>{escape(number)}</b><span>{escape(name)}</span></span>'
+        f'<span class="part"><b>{escape(number)}</b>'
+        + (f"<span>{escape(name)}</span></span>" if name else "</span>")
         for number, name in parts
     )
     return f'<p class="plan">{inner}</p>'
 
 
 def _tiles(facts: Iterable[tuple[str, str]]) -> str:
-    shown = [(name, text) for name, text in facts if name not in ("pieces", "profile", "checked")]
-    inner = "".join(f"<div><dt>{escape(n)}</dt><dd>{pretty(t)}</dd></div>" for n, t in shown)
-    checked = "".join(
-        f'<p class="checked">{escape(n.capitalize())}: {escape(t)}</p>'
-        for n, t in facts
-        if n in ("checked", "profile")
-    )
-    return f'<dl class="tiles">{inner}</dl>{checked}'
+    inner = "".join(f"<div><dt>{escape(n)}</dt><dd>{pretty(t)}</dd></div>" for n, t in facts)
+    return f'<dl class="tiles">{inner}</dl>' if inner else ""
 
 
-def _meter(recommendation: Recommendation, view: ProfileView | None) -> str:
-    used = recommendation.plan.device_used_bytes
-    if used is None or view is None or view.profile.device.usable_bytes <= 0:
-        return ""
-    usable = view.profile.device.usable_bytes
-    share = min(1.0, used.value / usable)
-    text = f"{format_share(share)} of {format_bytes(usable)} usable memory at the peak"
+def _meter(share: float, text: str) -> str:
     return (
         f'<div class="meter" role="img" aria-label="{escape(text)}">'
         f'<span style="width: {100 * share:.1f}%"></span></div>'
@@ -200,51 +163,22 @@ def _meter(recommendation: Recommendation, view: ProfileView | None) -> str:
     )
 
 
-def _fastest(view: ProfileView) -> str:
-    best = best_point(view.profile)
-    assert best is not None, "the caller looked"
-    kicker = "Confirmed size" if best.confirmed else "Fastest measured size"
-    facts = [
-        ("samples/s", quantity_text(best.samples_per_s, format_count)),
-        ("micro-step", quantity_text(best.micro_step_s, format_seconds)),
-        ("peak memory", quantity_text(best.device_used_bytes, format_bytes)),
-    ]
-    largest = view.profile.max_micro_batch_size
-    if largest is not None:
-        facts.append(("largest that fits", size_range_text(largest)))
-    if view.knee is not None:
-        facts.append(("knee", size_range_text(view.knee)))
-    return f"""<section id="recommendation" class="card answer">
-<h2 class="kicker">{kicker}, no target given</h2>
-{_large([(f"{best.micro_batch_size:,}", "micro-batch")])}
-{_tiles([(name, text) for name, text in facts if text])}
-<p class="hint">For a plan: <code>bsprof recommend --target-batch N</code></p>
-</section>"""
-
-
-def _nothing_ran(data: ReportData) -> str:
-    points = [p for view in data.views for p in view.profile.points]
-    smallest = min(points, key=lambda p: p.micro_batch_size, default=None)
-    if smallest is None:
-        why = "No size was tried yet."
-    else:
-        reason = failure_text(smallest) or status_text(smallest)
-        why = f"The smallest tried, {smallest.micro_batch_size:,}: {reason}."
-    tail = smallest.failure.tail if smallest is not None and smallest.failure else ()
-    shown = f"<pre>{escape(chr(10).join(tail))}</pre>" if tail else ""
-    return f"""<section id="recommendation" class="card answer nothing">
-<h2 class="kicker">No answer</h2>
-<p class="plan"><span class="part"><b>No micro-batch size ran</b></span></p>
-<p>{escape(why)}</p>
-{shown}
-</section>"""
-
-
 def _comparison(data: ReportData) -> str:
-    if len(data.views) == 1:
+    if data.comparison is None:
         return ""
-    table = comparison_table([(v.label, v.profile, v.knee) for v in data.views])
-    return f'<section id="comparison" class="card"><h2>Side by side</h2>{_table(table)}</section>'
+    summary = comparison_summary(data.comparison)
+    facts = "".join(
+        f'<p class="checked">{escape(name.capitalize())}: {prose(text)}</p>'
+        for name, text in summary.facts
+    )
+    leads = "" if data.recommendation is not None else " answer"
+    return f"""<section id="comparison" class="card{leads}">
+<p class="kicker">Side by side</p>
+<h2>{escape(summary.title)}</h2>
+{facts}
+{_list(summary.notes, "notes")}
+{_table(summary.table)}
+</section>"""
 
 
 def _figures(found: Sequence[Drawing]) -> str:
@@ -279,7 +213,7 @@ def _points(data: ReportData) -> str:
 
 
 def _table(table: Table) -> str:
-    table, spanning = _reasons_across(table)
+    table, spanning = reasons_across(table)
     kinds = ["number" if column.numeric else "text" for column in table.columns]
     head = "".join(
         f'<th scope="col" class="{kind}" title="{escape(column.meaning)}">'
@@ -289,7 +223,7 @@ def _table(table: Table) -> str:
     rows = []
     for row in table.rows:
         cells = "".join(
-            f'<td class="{kind}">{pretty(cell) if kind == "number" else prose(cell)}</td>'
+            f'<td class="{kind}">{pretty(cell)}</td>'
             for kind, cell in zip(kinds, row.cells, strict=False)
         )
         if row in spanning:
@@ -302,27 +236,6 @@ def _table(table: Table) -> str:
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(table.caption)}">'
         f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
-
-
-def _reasons_across(table: Table) -> tuple[Table, dict[Row, str]]:
-    """The table with the reason of rows without numbers set across their empty cells.
-
-    Returns the table, in which those rows keep only their first two cells, and their reasons.
-    The column of reasons goes when no other row needs it.
-    """
-    if len(table.columns) < 4 or table.columns[-1].key != "reason":
-        return table, {}
-    rows, reasons, needed = [], {}, False
-    for row in table.rows:
-        if row.cells[-1] and not any(row.cells[2:-1]):
-            rows.append(replace(row, cells=row.cells[:2]))
-            reasons[rows[-1]] = row.cells[-1]
-        else:
-            rows.append(row)
-            needed = needed or bool(row.cells[-1])
-    columns = table.columns if needed else table.columns[:-1]
-    shown = tuple(replace(row, cells=row.cells[: len(columns)]) for row in rows)
-    return replace(table, columns=columns, rows=shown), reasons
 
 
 def _list(lines: Sequence[str], name: str) -> str:

@@ -93,7 +93,11 @@ def _heading(figure: object, data: ReportData, height: float) -> None:
         shown = [f"{name} {text}" for name, text in facts if name in _HEADING_FACTS]
         lines.append(("  |  ".join(shown), 10.0, "normal", "soft"))
     else:
-        lines.append((_fastest_text(data), 13.0, "bold", "accent"))
+        if data.comparison is not None:
+            lines.append((data.comparison.title, 15.0, "bold", "accent"))
+            lines.append((_fastest_text(data), 10.0, "normal", "soft"))
+        else:
+            lines.append((_fastest_text(data), 13.0, "bold", "accent"))
     if len(data.views) == 1:
         profile = data.views[0].profile
         about = f"{workload_text(profile.workload)} on {device_text(profile.device)}"

@@ -6,17 +6,15 @@ rather than an empty one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from bsprof.records import Plan, Point, Profile, Quantity, Recommendation, Regime
 from bsprof.report.words import (
     PHASE_NAMES,
-    best_point,
     failure_text,
     quantity_text,
-    size_range_text,
     spread_text,
     status_text,
 )
@@ -88,34 +86,25 @@ def alternative_table(recommendation: Recommendation) -> Table:
     return _without_empty_columns(caption, _PLAN_COLUMNS, rows, keep=frozenset())
 
 
-def comparison_table(profiles: Sequence[tuple[str, Profile, Quantity | None]]) -> Table:
-    """One row per profile: its best size, what it does there, its knee and its largest size.
+def reasons_across(table: Table) -> tuple[Table, dict[Row, str]]:
+    """The table with the reason of rows without numbers set across their empty cells.
 
-    Args:
-        profiles: Label, profile and knee (None when the curve does not show one).
+    Returns the table, in which those rows keep only their first two cells, and their reasons.
+    The column of reasons goes when no other row needs it.
     """
-    rows = []
-    for label, profile, knee in profiles:
-        best = best_point(profile)
-        rows.append(
-            Row(
-                cells=(
-                    label,
-                    "none ran" if best is None else f"{best.micro_batch_size:,}",
-                    "" if best is None else quantity_text(best.samples_per_s, format_count),
-                    "" if best is None else quantity_text(best.device_used_bytes, format_bytes),
-                    "" if knee is None else size_range_text(knee),
-                    ""
-                    if profile.max_micro_batch_size is None
-                    else size_range_text(profile.max_micro_batch_size),
-                    format_bytes(profile.device.usable_bytes),
-                ),
-                emphasis=Emphasis.FAILED if best is None else Emphasis.NONE,
-            )
-        )
-    return _without_empty_columns(
-        "Profiles", _COMPARISON_COLUMNS, rows, keep=frozenset({"profile", "best"})
-    )
+    if len(table.columns) < 4 or table.columns[-1].key != "reason":
+        return table, {}
+    rows, reasons, needed = [], {}, False
+    for row in table.rows:
+        if row.cells[-1] and not any(row.cells[2:-1]):
+            rows.append(replace(row, cells=row.cells[:2]))
+            reasons[rows[-1]] = row.cells[-1]
+        else:
+            rows.append(row)
+            needed = needed or bool(row.cells[-1])
+    columns = table.columns if needed else table.columns[:-1]
+    shown = tuple(replace(row, cells=row.cells[: len(columns)]) for row in rows)
+    return replace(table, columns=columns, rows=shown), reasons
 
 
 def _without_empty_columns(
@@ -320,16 +309,6 @@ _POINT_COLUMNS: tuple[tuple[Column, Callable[[Point], str]], ...] = (
         ),
         failure_text,
     ),
-)
-
-_COMPARISON_COLUMNS: tuple[Column, ...] = (
-    Column(key="profile", title="profile", meaning="What was run, or where.", numeric=False),
-    Column(key="best", title="best micro-batch", meaning="Confirmed, else the fastest."),
-    Column(key="samples_per_s", title="samples/s", meaning="There, with accumulation of one."),
-    Column(key="device_used_bytes", title="memory used", meaning="There, at its peak."),
-    Column(key="knee", title="knee", meaning="Where throughput levels off."),
-    Column(key="largest", title="largest that fits", meaning="With its 90 % interval."),
-    Column(key="usable_bytes", title="usable memory", meaning="What a process may use."),
 )
 
 _PLAN_COLUMNS: tuple[Column, ...] = (

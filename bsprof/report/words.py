@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from bsprof.recommend.wording import plural
@@ -50,7 +51,13 @@ STATUS_NAMES: Mapping[PointStatus, str] = {
     PointStatus.SKIPPED: "skipped",
 }
 
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMGTP]iB\b|B\b|[mu]?s\b)")
 _SHOWN_SPREAD = 0.0005  # half widths below 0.05 % would be shown as 0.0 %
+
+
+def unbroken(text: str) -> str:
+    """Text that does not break between a number and its unit."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def spread_text(quantity: Quantity) -> str:

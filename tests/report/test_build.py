@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bsprof.errors import UsageError
+from bsprof.recommend.compare import compare_profiles
 from bsprof.records import Phase, Precision, Profile, Recommendation
 from bsprof.report import SampledCurve, build_report
 from bsprof.report.build import sampled_sizes
@@ -106,10 +107,20 @@ def test_labels_are_the_shortest_that_differ(profile_of: Callable[..., Profile])
     assert labels(profile_of(model="mlp")) == ["gpt-tiny", "mlp"]
     assert labels(profile_of(device="Other")) == ["AMD EPYC 9B14", "Other"]
     bf16 = replace(first, workload=replace(first.workload, precision=Precision.AMP_BF16))
-    assert labels(bf16)[1] == "gpt-tiny, sequence 128, amp-bf16, adamw"
+    assert labels(bf16) == ["fp32", "amp-bf16"]
     assert labels(first) == ["name0", "name1"]
     same = build_report([("x", first), ("x", first)])
     assert [view.label for view in same.views] == ["1: x", "2: x"]
+
+
+def test_several_profiles_are_compared(profile_of: Callable[..., Profile]) -> None:
+    pair = [("a", profile_of()), ("b", profile_of(device="Other"))]
+    assert build_report(pair[:1]).comparison is None
+    found = build_report(pair).comparison
+    assert found is not None
+    assert not found.has_target
+    asked = compare_profiles(pair, target_batch=96)
+    assert build_report(pair, comparison=asked).comparison is asked
 
 
 def test_titles(profile_of: Callable[..., Profile]) -> None:

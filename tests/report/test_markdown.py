@@ -46,7 +46,8 @@ def test_special_characters_and_line_breaks_are_made_harmless() -> None:
 def test_several_profiles_are_compared(profile_of: Callable[..., Profile]) -> None:
     pair = [("a", profile_of()), ("b", profile_of(device="Other"))]
     text = render("md", build_report(pair)).decode()
-    assert "## Profiles" in text
+    assert "### Side by side" in text
+    assert "| what | AMD EPYC 9B14 | Other |" in text
     assert "## AMD EPYC 9B14" in text
     assert "## Other" in text
 

@@ -10,7 +10,6 @@ from bsprof.report.tables import (
     Emphasis,
     Table,
     alternative_table,
-    comparison_table,
     point_table,
     slower_text,
 )
@@ -98,13 +97,3 @@ def test_an_interpolated_plan_says_so(recommendation_of: Callable[..., Recommend
     table = alternative_table(replace(answer, alternatives=(other,)))
     assert column(table, "micro_batch_size") == ["16", "24 (interpolated)"]
     assert slower_text(other.slower_by) == "+1.0 %"
-
-
-def test_profiles_side_by_side(profile_of: Callable[..., Profile]) -> None:
-    table = comparison_table(
-        [("a", profile_of(), Quantity(value=9, low=7, high=11)), ("b", profile_of((), (1,)), None)]
-    )
-    assert column(table, "profile") == ["a", "b"]
-    assert column(table, "best") == ["16", "none ran"]
-    assert column(table, "knee") == ["9 (7 to 11)", ""]
-    assert table.rows[1].emphasis is Emphasis.FAILED

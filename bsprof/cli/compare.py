@@ -1,0 +1,162 @@
+"""`bsprof compare`: stored profiles side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bsprof.cli.options import (
+    Color,
+    Debug,
+    Force,
+    Json,
+    Quiet,
+    Verbose,
+    beaten,
+    on_command_line,
+    terminal_of,
+)
+from bsprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from bsprof.cli.terminal import Terminal
+    from bsprof.recommend.compare import Comparison
+
+EXAMPLE = "bsprof compare fp32.json amp-bf16.json --target-batch 2048"
+
+
+def command(
+    ctx: typer.Context,
+    profiles: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROFILE PROFILE...", help="Files, or names in the store.", show_default=False
+        ),
+    ],
+    target_batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Compare the plans for this target.",
+            show_default="the fastest sizes",
+        ),
+    ] = None,
+    target_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The same in tokens.")
+    ] = None,
+    world_size: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Data-parallel ranks.", show_default="1")
+    ] = None,
+    headroom: Annotated[
+        str | None,
+        typer.Option(metavar="5%|2GiB", help="Usable memory to leave free.", show_default="5%"),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write a report too: .html, .pdf, .md, .png or .csv; - for stdout.",
+        ),
+    ] = None,
+    report_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="html|pdf|md|png|csv",
+            help="Format of FILE.",
+            show_default="its ending",
+        ),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    debug: Debug = False,
+    color: Color = "auto",
+) -> None:
+    """Compare profiles side by side.
+
+    Which is the fastest and by how much, what differs, and the best micro-batch of each.
+    """
+    terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
+    from bsprof.cli.choice import chosen_profile
+    from bsprof.cli.output import STDOUT, check_output, write_output
+    from bsprof.cli.report import format_of
+    from bsprof.recommend.compare import compare_profiles
+    from bsprof.recommend.target import DEFAULT_HEADROOM
+    from bsprof.units import parse_share_or_bytes
+
+    if "as_json" in beaten(ctx, ("as_json",), ("output",)) and output == STDOUT:
+        as_json = False
+    if as_json and output == STDOUT:
+        raise UsageError(
+            "--json and -o - both want stdout", next_step="write the report to a file, or drop one"
+        )
+    lost = beaten(ctx, ("target_batch",), ("target_tokens",))
+    target_batch = None if "target_batch" in lost else target_batch
+    target_tokens = None if "target_tokens" in lost else target_tokens
+    _refuse_useless(ctx, target=target_batch or target_tokens, output=output)
+    kind = None if output is None else format_of(output, report_format)
+    check_output(output, force=force)
+    chosen = [chosen_profile(terminal, name) for name in profiles]
+    comparison = compare_profiles(
+        chosen,
+        target_batch=target_batch,
+        target_tokens=target_tokens,
+        world_size=world_size or 1,
+        headroom=DEFAULT_HEADROOM if headroom is None else parse_share_or_bytes(headroom),
+    )
+    comparison.raise_for_status()
+    if output is not None and kind is not None:
+        from bsprof.report import build_report, render
+
+        report = build_report(chosen, comparison=comparison)
+        write_output(output, render(kind, report), terminal)
+    if as_json:
+        terminal.answer(_document(comparison))
+    elif output != STDOUT:
+        _show(terminal, comparison)
+
+
+def _refuse_useless(ctx: typer.Context, *, target: int | None, output: str | None) -> None:
+    """Refuse options that change nothing as the command line stands.
+
+    Raises:
+        UsageError: one of them was given as a flag.
+    """
+    useless = []
+    if target is None:
+        useless = [name for name in ("world_size", "headroom") if on_command_line(ctx, name)]
+    if useless:
+        names = " and ".join("--" + name.replace("_", "-") for name in useless)
+        raise UsageError(
+            f"{names} {'has' if len(useless) == 1 else 'have'} no effect without a target",
+            next_step="add --target-batch or --target-tokens",
+        )
+    if output is None and on_command_line(ctx, "report_format"):
+        raise UsageError("--format has no effect without -o", next_step="name a file with -o")
+
+
+def _show(terminal: Terminal, comparison: Comparison) -> None:
+    from dataclasses import replace
+
+    from bsprof.cli.show import show_summary
+    from bsprof.recommend.compare import UNLIKE
+    from bsprof.report.comparison import comparison_summary
+    from bsprof.report.words import note_text
+
+    show_summary(terminal, replace(comparison_summary(comparison), notes=()))
+    for note in comparison.notes:
+        terminal.note(note_text(note), label="warning" if note.code in UNLIKE else "note")
+
+
+def _document(comparison: Comparison) -> str:
+    import json
+
+    from bsprof.recommend.compare_document import comparison_document
+
+    return json.dumps(comparison_document(comparison), indent=1, sort_keys=True)

@@ -1,0 +1,148 @@
+"""The answer at the top of a report, ready to be set: on a screen, on paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bsprof.records import Recommendation
+from bsprof.report.data import ProfileView, ReportData
+from bsprof.report.summary import recommendation_facts, recommendation_summary
+from bsprof.report.tables import Table
+from bsprof.report.words import (
+    best_point,
+    failure_text,
+    has_unequal_pieces,
+    pieces_text,
+    quantity_text,
+    size_range_text,
+    status_text,
+)
+from bsprof.units import format_bytes, format_count, format_seconds, format_share
+
+OTHERS = "What it was chosen over"
+"""Heading of the table of other plans."""
+
+_SET_SMALL = ("checked", "profile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a report says first.
+
+    Attributes:
+        kicker: What it answers: `Recommended for 2,048 samples per update`.
+        parts: The answer itself, set large: number and what it counts, to be multiplied.
+        found: Whether there is an answer; else `parts` says in words that there is none.
+        pieces: The exact pieces, where they are not all alike; else empty.
+        facts: Label and text, most important first.
+        small: The same, of less weight.
+        memory: Share of the usable memory at the peak, 0 to 1, and the sentence about it; None
+            where that is not known.
+        reasons, notes: Sentences.
+        others: The plans it was chosen over; None without any.
+        why: What happened when nothing ran.
+        tail: Last lines of the failing script then.
+        next_step: A command that gives more; empty where there is none.
+    """
+
+    kicker: str
+    parts: tuple[tuple[str, str], ...]
+    found: bool = True
+    pieces: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    small: tuple[tuple[str, str], ...] = ()
+    memory: tuple[float, str] | None = None
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    others: Table | None = None
+    why: str = ""
+    tail: tuple[str, ...] = ()
+    next_step: str = ""
+
+
+def report_answer(data: ReportData) -> Answer | None:
+    """The recommendation, else the fastest size of the one profile, else that nothing ran.
+
+    None for several profiles without a recommendation: their comparison is the answer.
+    """
+    if data.recommendation is not None:
+        return _recommended(data, data.recommendation)
+    found = [view for view in data.views if best_point(view.profile) is not None]
+    if not found:
+        return _nothing_ran(data)
+    return _fastest(found[0]) if len(data.views) == 1 else None
+
+
+def _recommended(data: ReportData, recommendation: Recommendation) -> Answer:
+    view, plan, target = data.chosen_view, recommendation.plan, recommendation.target
+    profile = view.profile if view else None
+    summary = recommendation_summary(recommendation, profile)
+    asked = f"{target.target_batch:,} samples per update"
+    if target.target_tokens is not None:
+        asked = f"{target.target_tokens:,} tokens ({target.target_batch:,} samples) per update"
+    where = f", from {view.label}" if view is not None and len(data.views) > 1 else ""
+    steps = "accumulation step" + ("" if plan.accumulation_steps == 1 else "s")
+    parts = [(f"{plan.micro_batch_size:,}", "micro-batch"), (f"{plan.accumulation_steps:,}", steps)]
+    if target.world_size > 1:
+        parts.append((f"{target.world_size:,}", "ranks"))
+    facts = recommendation_facts(recommendation, profile)
+    return Answer(
+        kicker=f"Recommended for {asked}{where}",
+        parts=tuple(parts),
+        pieces=pieces_text(plan.pieces) if has_unequal_pieces(plan) else "",
+        facts=tuple(f for f in facts if f[0] not in ("pieces", *_SET_SMALL)),
+        small=tuple(f for f in facts if f[0] in _SET_SMALL),
+        memory=_memory(recommendation, view),
+        reasons=summary.reasons,
+        notes=summary.notes,
+        others=summary.table if len(summary.table.rows) > 1 else None,
+    )
+
+
+def _memory(recommendation: Recommendation, view: ProfileView | None) -> tuple[float, str] | None:
+    used = recommendation.plan.device_used_bytes
+    if used is None or view is None or view.profile.device.usable_bytes <= 0:
+        return None
+    usable = view.profile.device.usable_bytes
+    share = min(1.0, used.value / usable)
+    text = f"{format_share(share)} of {format_bytes(usable)} usable memory at the peak"
+    return share, text
+
+
+def _fastest(view: ProfileView) -> Answer:
+    best = best_point(view.profile)
+    assert best is not None, "the caller looked"
+    kicker = "Confirmed size" if best.confirmed else "Fastest measured size"
+    facts = [
+        ("samples/s", quantity_text(best.samples_per_s, format_count)),
+        ("micro-step", quantity_text(best.micro_step_s, format_seconds)),
+        ("peak memory", quantity_text(best.device_used_bytes, format_bytes)),
+    ]
+    largest = view.profile.max_micro_batch_size
+    if largest is not None:
+        facts.append(("largest that fits", size_range_text(largest)))
+    if view.knee is not None:
+        facts.append(("knee", size_range_text(view.knee)))
+    return Answer(
+        kicker=f"{kicker}, no target given",
+        parts=((f"{best.micro_batch_size:,}", "micro-batch"),),
+        facts=tuple((name, text) for name, text in facts if text),
+        next_step="bsprof recommend --target-batch N",
+    )
+
+
+def _nothing_ran(data: ReportData) -> Answer:
+    points = [p for view in data.views for p in view.profile.points]
+    smallest = min(points, key=lambda p: p.micro_batch_size, default=None)
+    if smallest is None:
+        why = "No size was tried yet."
+    else:
+        reason = failure_text(smallest) or status_text(smallest)
+        why = f"The smallest tried, {smallest.micro_batch_size:,}: {reason}."
+    return Answer(
+        kicker="No answer",
+        parts=(("No micro-batch size ran", ""),),
+        found=False,
+        why=why,
+        tail=smallest.failure.tail if smallest is not None and smallest.failure else (),
+    )

@@ -1,0 +1,131 @@
+"""A comparison of profiles as a table and a summary; pure Python, nothing drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bsprof.recommend.compare import ComparedProfile, Comparison, ratio_text
+from bsprof.recommend.wording import plural, with_interval
+from bsprof.records import Plan, Profile, Regime
+from bsprof.report.summary import Summary
+from bsprof.report.tables import Column, Emphasis, Row, Table
+from bsprof.report.words import note_text, quantity_text, size_range_text
+from bsprof.units import format_bytes, format_count, format_seconds
+
+
+def comparison_summary(comparison: Comparison) -> Summary:
+    """What `bsprof compare` answers: the verdicts, what is the same, and the table."""
+    verdicts = [entry.verdict for entry in comparison.profiles if entry.verdict]
+    facts = [("verdict", verdict) for verdict in verdicts if verdict != comparison.title]
+    facts.append(("compared", compared_text(comparison)))
+    same = _same_text(comparison)
+    if same:
+        facts.append(("same in all", same))
+    return Summary(
+        title=comparison.title,
+        facts=tuple(facts),
+        reasons=(),
+        table=comparison_table(comparison),
+        notes=tuple(note_text(note) for note in comparison.notes),
+    )
+
+
+def compared_text(comparison: Comparison) -> str:
+    """What the rates are of: plans for a target, or micro-steps of the fastest sizes."""
+    if not comparison.has_target:
+        return (
+            "the fastest size of each, by micro-steps alone: what many accumulation steps approach"
+        )
+    if comparison.target_tokens is not None:
+        amount = plural(comparison.target_tokens, "token")
+    else:
+        amount = plural(comparison.target_batch or 0, "sample")
+    ranks = comparison.world_size
+    where = f" over {plural(ranks, 'rank')}" if ranks > 1 else ""
+    return f"the recommended plans for {amount} per update{where}"
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Side by side: a column per profile, what differs between them first."""
+    unit, update = f"{comparison.unit}s/s", "update"
+    if not comparison.has_target:
+        unit, update = f"{unit} in micro-steps", "update of one micro-batch"
+    questions: tuple[tuple[str, Callable[[ComparedProfile], str]], ...] = (
+        ("micro-batch", _of_plan(_size)),
+        ("accumulation steps", _of_plan(lambda plan: f"{plan.accumulation_steps:,}")),
+        (update, _of_plan(lambda plan: quantity_text(plan.step_time_s, format_seconds))),
+        (unit, lambda entry: quantity_text(entry.rate_per_s, format_count)),
+        ("ratio to the first", _ratio),
+        ("peak memory", _of_plan(lambda p: quantity_text(p.device_used_bytes, format_bytes))),
+        ("usable memory", lambda entry: format_bytes(entry.profile.device.usable_bytes)),
+        ("largest that fits", lambda entry: _largest(entry.profile)),
+        ("knee", lambda entry: "" if entry.knee is None else size_range_text(entry.knee)),
+        ("regime", _of_plan(lambda p: "" if p.regime is Regime.UNKNOWN else f"{p.regime} bound")),
+        ("checked", _of_plan(_checked)),
+        ("profile", lambda entry: "" if entry.name == entry.label else entry.name),
+    )
+    rows = [
+        Row(cells=(difference.name, *difference.values)) for difference in comparison.differences
+    ]
+    for name, write in questions:
+        cells = tuple(write(entry) for entry in comparison.profiles)
+        if any(cells) and not (name == "accumulation steps" and not comparison.has_target):
+            emphasis = Emphasis.CHOSEN if name == "ratio to the first" else Emphasis.NONE
+            rows.append(Row(cells=(name, *cells), emphasis=emphasis))
+    return Table(
+        caption="Side by side",
+        columns=(
+            Column(key="what", title="what", meaning="What is compared.", numeric=False),
+            *(
+                Column(
+                    key=f"profile{number}",
+                    title=entry.label,
+                    meaning=entry.name or entry.label,
+                    numeric=False,
+                )
+                for number, entry in enumerate(comparison.profiles, start=1)
+            ),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _of_plan(write: Callable[[Plan], str]) -> Callable[[ComparedProfile], str]:
+    return lambda entry: "" if entry.plan is None else write(entry.plan)
+
+
+def _size(plan: Plan) -> str:
+    return f"{plan.micro_batch_size:,}" + (" (interpolated)" if plan.interpolated else "")
+
+
+def _ratio(entry: ComparedProfile) -> str:
+    if entry.error is not None:
+        return "no answer"
+    if entry.ratio is None:
+        return ""
+    return with_interval(entry.ratio, ratio_text) if entry.verdict else "1"
+
+
+def _largest(profile: Profile) -> str:
+    largest = profile.max_micro_batch_size
+    return "" if largest is None else size_range_text(largest)
+
+
+def _checked(plan: Plan) -> str:
+    if plan.confirmed:
+        return "ran again, fitted"
+    return "not measured" if plan.interpolated else "measured once"
+
+
+def _same_text(comparison: Comparison) -> str:
+    """Model, device, precision and optimizer, as far as they are the same in all."""
+    profile = comparison.profiles[0].profile
+    spec, differing = profile.workload, {d.name for d in comparison.differences}
+    values = {
+        "model": spec.model,
+        "precision": str(spec.precision),
+        "optimizer": spec.optimizer if spec.mode == "train" else "",
+        "mode": "" if spec.mode == "train" else "inference",
+        "device": profile.device.name or profile.device.kind,
+    }
+    return ", ".join(text for name, text in values.items() if text and name not in differing)
