@@ -9,9 +9,13 @@ from bsprof.report.data import ReportData
 
 
 class ReportFormat(StrEnum):
-    """`html`: one self-contained page. `md`: Markdown. `png`: the figures. `csv`: the points."""
+    """`html`: one self-contained page. `pdf`: pages of A4. `md`: Markdown. `png`: the figures.
+
+    `csv`: the points.
+    """
 
     HTML = "html"
+    PDF = "pdf"
     MD = "md"
     PNG = "png"
     CSV = "csv"
@@ -35,6 +39,10 @@ def render(report_format: ReportFormat | str, data: ReportData) -> bytes:
             from bsprof.report.page import html_text
 
             return html_text(data).encode()
+        case ReportFormat.PDF:
+            from bsprof.report.pdf import pdf
+
+            return pdf(data)
         case ReportFormat.MD:
             from bsprof.report.markdown import markdown_text
 

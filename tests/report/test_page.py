@@ -164,7 +164,7 @@ def test_numbers_are_set_with_one_sign_and_kept_with_their_unit() -> None:
 
 def test_the_formats_are_known_and_others_refused(profile_of: Callable[..., Profile]) -> None:
     data = build_report([("a", profile_of((), (1,)))])
-    assert FORMATS == ("html", "md", "png", "csv")
+    assert FORMATS == ("html", "pdf", "md", "png", "csv")
     for report_format in FORMATS:
         assert render(report_format, data)
     with pytest.raises(UsageError, match="docx"):
