@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from bsprof.errors import BsprofError
+from bsprof.fit.loader import by_workers
 from bsprof.measure.classify import classify_exception
 from bsprof.measure.devices.protocol import Device
 from bsprof.measure.devices.select import open_device
@@ -159,12 +160,14 @@ class Session:
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
         """One setting of the user's loader; needs no device and nothing built."""
         self._beat("build")
-        loader = self._loader = self._loader or UserLoader(request["loader"])
+        if self._loader is None or self._loader.name != request["loader"]:
+            self._loader = UserLoader(request["loader"])
+        loader = self._loader
         setting = from_json(LoaderSetting, request["setting"])
         made = loader.make(setting)
         workers = made.loader.num_workers
         self._beat("load")
-        with loader_code(f"the loader failed with {workers} workers", loader.folder):
+        with loader_code(f"the loader failed {by_workers(workers)}", loader.folder):
             timing = time_loader(
                 made.loader,
                 batch_size=made.loader.batch_size,

@@ -108,13 +108,13 @@ class UserLoader:
         Raises:
             WorkloadError: the user's code raised, or returned something else.
         """
-        wanted = self._wanted(setting)
-        asked = {key: wanted.pop(key) for key in self._named}
+        asked = {key: self._wanted(setting)[key] for key in self._named}
         if asked or self._returned is None:
             with user_code(f"cannot make the loader {self.name}"):
                 self._returned = self._function(**asked)
             _check(self._returned, self.name)
-        loader, changed = _set(self._returned, {**asked, **wanted}, set(wanted))
+        left = set(SETTABLE) - set(self._named)
+        loader, changed = _set(self._returned, {**self._wanted(setting), **asked}, left)
         return MadeLoader(loader=loader, settable=frozenset(self._named) | changed)
 
     @property
