@@ -151,6 +151,13 @@ def command(
     find_max: Annotated[
         bool, typer.Option("--find-max", help="Run sizes around the largest that fits, to 5 %.")
     ] = False,
+    loader: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:FN",
+            help="Measure this data loader too, and say whether training would wait for it.",
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -188,6 +195,7 @@ def command(
     from bsprof.records import Mode, Precision, SweepPlan, WorkloadSpec
     from bsprof.units import parse_bytes, parse_seconds, parse_share
     from bsprof.workloads.blocks import parse_checkpointing
+    from bsprof.workloads.loaders import parse_loader
 
     lost = giving_way(ctx)
     mode = "train" if "mode" in lost else mode
@@ -240,8 +248,11 @@ def command(
         dataset_size=dataset_size,
         find_max=find_max and "find_max" not in lost,
         relative_error=parse_share(relative_error),
+        loader=loader,
     )
     refuse_contradictions(plan)
+    if loader is not None:
+        parse_loader(loader)
     resume, force = resume and "resume" not in lost, force and "force" not in lost
     job = _prepare(spec, device, output, resume=resume, force=force)
     profile = _run(job, spec, device, plan, terminal)

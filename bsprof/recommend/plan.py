@@ -14,6 +14,7 @@ from bsprof.recommend import reasons, remarks
 from bsprof.recommend.candidates import Candidate, Splitting
 from bsprof.recommend.choose import choose
 from bsprof.recommend.curve import Curve
+from bsprof.recommend.energy import plan_energy
 from bsprof.recommend.infeasible import (
     gradient_bytes,
     nothing_fits,
@@ -148,6 +149,7 @@ def _plan(profile: Profile, curve: Curve, candidate: Candidate) -> Plan:
         confirmed=point is not None and point.confirmed,
         interpolated=candidate.interpolated,
         regime=curve.regime(size),
+        energy_j=plan_energy(point, candidate),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from bsprof.fit.samples import TIE_SHARE
 from bsprof.recommend.commands import sweep_command
+from bsprof.recommend.loading import on_loader
 from bsprof.recommend.reasons import Ground
 from bsprof.recommend.wording import plural
 from bsprof.records import Note, Objective, Origin
@@ -16,7 +17,13 @@ def notes(ground: Ground) -> tuple[Note, ...]:
     """Where the answer leaves something out, or rests on an assumption."""
     size = ground.plan.micro_batch_size
     carried = (n for n in ground.profile.notes if n.micro_batch_size == size)
-    return (*_on_question(ground), *_on_plan(ground), *_on_ranks(ground), *carried)
+    return (
+        *_on_question(ground),
+        *_on_plan(ground),
+        *_on_ranks(ground),
+        *on_loader(ground),
+        *carried,
+    )
 
 
 def advice(ground: Ground) -> tuple[Note, ...]:

@@ -109,6 +109,7 @@ class Plan:
         headroom_bytes: usable less the upper end of the peak; None when unknown.
         confirmed: Whether the size was run again in a fresh process.
         interpolated: Whether its numbers come from a fit between measured sizes.
+        energy_j: Joules of an update over all ranks; None when unknown.
     """
 
     micro_batch_size: int
@@ -122,6 +123,7 @@ class Plan:
     confirmed: bool = False
     interpolated: bool = False
     regime: Regime = Regime.UNKNOWN
+    energy_j: Quantity | None = None
 
     @property
     def pieces_by_rank(self) -> tuple[tuple[int, ...], ...]:

@@ -22,7 +22,7 @@ from bsprof.measure.events import SweepEvent
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = ("sweep", "recommend", "report", "profiles", "models", "doctor")
-LATER = ("--predict", "--software", "--loader", "--from", "--for", "--price")
+LATER = ("--predict", "--software", "--from", "--for", "--price")
 
 
 def test_help_lists_every_command(run):

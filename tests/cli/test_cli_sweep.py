@@ -45,7 +45,7 @@ def test_every_option_arrives(run, sweep):
         *("--clip-norm", "1.5", "--activation-checkpointing", "2", "--attention", "eager"),
         *("--compile", "--channels-last", "--cudnn-benchmark", "--seed", "7", "--find-max"),
         *("--memory-limit", "2GiB", "--time-budget", "2m", "--dataset-size", "1000"),
-        *("--relative-error", "5%", "-o", "p.json", "-q"),
+        *("--relative-error", "5%", "--loader", "bsprof.data:make", "-o", "p.json", "-q"),
     )
     assert outcome.status == 0, outcome.err
     assert outcome.err == ""
@@ -74,6 +74,7 @@ def test_every_option_arrives(run, sweep):
         dataset_size=1000,
         find_max=True,
         relative_error=0.05,
+        loader="bsprof.data:make",
     )
 
 
@@ -100,6 +101,8 @@ def test_dash_prints_the_profile_once_and_the_store_keeps_it(run, sweep, folder)
     [
         (["--model", "gpt-tony"], 2, "unknown model 'gpt-tony'", "gpt-tiny"),
         (["--model", "none.py:make"], 3, "cannot load the model 'none.py:make'", "no file none.py"),
+        (["--model", "mlp", "--loader", "none.py:make"], 3, "cannot load the loader", "no file"),
+        (["--model", "mlp", "--loader", "mlp"], 2, "cannot read the loader 'mlp'", "data.py:"),
         (["--model", "mlp", "--device", "cud"], 3, "cannot find a device named 'cud'", "cuda"),
         (["--model", "mlp", "--precision", "fp31"], 2, "unknown precision 'fp31'", "fp32"),
         (["--model", "mlp", "--mode", "serve"], 2, "unknown mode 'serve'", "train, infer"),
