@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 
     KEEPS_UP = "keeps up"
     UNCLEAR = "too close to tell"
-    WAITS = "training waits"
+    WAITS = "waits for data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

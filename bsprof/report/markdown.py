@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from bsprof.report.comparison import comparison_summary
 from bsprof.report.data import ProfileView, ReportData
+from bsprof.report.loading import loader_tables
 from bsprof.report.summary import Summary, profile_summary, recommendation_summary
 from bsprof.report.tables import Emphasis, Table, point_table
 from bsprof.report.words import environment_rows, note_text, size_range_text
@@ -71,6 +72,8 @@ def _view_lines(view: ProfileView, chosen: int | None) -> Iterator[str]:
         yield ""
     if profile.points:
         yield from _table(point_table(profile, chosen), level=3)
+    for table in loader_tables(profile):
+        yield from _table(table, level=3)
     notes = [*map(note_text, profile.notes), *view.problems]
     if notes:
         yield "### Notes"

@@ -13,6 +13,7 @@ from bsprof.report.answer import OTHERS, report_answer
 from bsprof.report.comparison import comparison_summary
 from bsprof.report.data import ReportData
 from bsprof.report.figures import Drawing, drawings
+from bsprof.report.loading import loader_tables
 from bsprof.report.pictures import inline_svg
 from bsprof.report.summary import profile_facts
 from bsprof.report.tables import Emphasis, Table, point_table, reasons_across
@@ -201,6 +202,9 @@ def _points(data: ReportData) -> str:
         shown = _table(table) if table.rows else "<p>No point yet.</p>"
         counts = escape(counts_text(view.profile))
         parts.append(f'{heading}\n{shown}\n<p class="legend">Points: {counts}.</p>')
+        for more in loader_tables(view.profile):
+            columns.update({column.title: column.meaning for column in more.columns})
+            parts.append(f"<h3>{escape(more.caption)}</h3>\n{_table(more)}")
     inner = "\n".join(parts)
     meanings = "".join(
         f"<div><dt>{escape(title)}</dt><dd>{escape(meaning)}</dd></div>"

@@ -9,6 +9,7 @@ from bsprof.report.answer import OTHERS, Answer, report_answer
 from bsprof.report.comparison import comparison_summary
 from bsprof.report.data import ReportData
 from bsprof.report.figures import Drawing, drawings
+from bsprof.report.loading import loader_tables
 from bsprof.report.panel import Panel
 from bsprof.report.pdf_pages import LEFT, WIDTH, Pages, line_height
 from bsprof.report.pdf_table import draw_pairs, draw_table, pretty
@@ -200,6 +201,9 @@ def _points(pages: Pages, data: ReportData) -> None:
             pages.heading(heading, keep=0.2)
         counts = f"Points: {counts_text(view.profile)}."
         pages.paragraph(counts if table.rows else "No point yet.", size=8, role="muted")
+        for more in loader_tables(view.profile):
+            meanings.update({column.title: column.meaning for column in more.columns})
+            draw_table(pages, more, more.caption)
     pages.heading("What the columns mean", size=10)
     draw_pairs(pages, list(meanings.items()), ragged=True)
 

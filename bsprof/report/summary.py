@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bsprof.records import Origin, Profile, Recommendation, Regime
+from bsprof.report.loading import loader_fact
 from bsprof.report.tables import Table, alternative_table, point_table
 from bsprof.report.words import (
     best_point,
     counts_text,
     device_text,
     has_unequal_pieces,
+    joules,
     note_text,
     origin_text,
     pieces_text,
@@ -101,6 +103,8 @@ def profile_facts(name: str, profile: Profile) -> tuple[tuple[str, str], ...]:
     lines.append(("points", counts_text(profile)))
     if profile.max_micro_batch_size is not None:
         lines.append(("largest that fits", size_range_text(profile.max_micro_batch_size)))
+    if loader := loader_fact(profile):
+        lines.append(("loader", loader))
     limit = f"{format_bytes(device.usable_bytes)} of {format_bytes(device.capacity_bytes)}"
     lines.append(("usable memory", f"{limit} ({device.limit_source})"))
     if profile.ranks > 1:
@@ -131,6 +135,8 @@ def recommendation_facts(
         used = quantity_text(plan.device_used_bytes, format_bytes)
         of_all = f" of {format_bytes(profile.device.usable_bytes)} usable" if profile else ""
         lines.append(("peak memory", used + of_all))
+    if plan.energy_j is not None:
+        lines.append(("energy", f"{quantity_text(plan.energy_j, joules)} per update"))
     if plan.headroom_bytes is not None:
         lines.append(("headroom", _headroom_text(recommendation)))
     if plan.regime is not Regime.UNKNOWN:

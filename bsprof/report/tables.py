@@ -14,6 +14,7 @@ from bsprof.records import Plan, Point, Profile, Quantity, Recommendation, Regim
 from bsprof.report.words import (
     PHASE_NAMES,
     failure_text,
+    joules,
     quantity_text,
     spread_text,
     status_text,
@@ -134,6 +135,7 @@ def _plan_row(plan: Plan, slower_by: str, verdict: str, emphasis: Emphasis) -> R
             quantity_text(plan.samples_per_s, format_count),
             slower_by,
             quantity_text(plan.device_used_bytes, format_bytes),
+            quantity_text(plan.energy_j, joules),
             verdict,
         ),
         emphasis=emphasis,
@@ -168,10 +170,6 @@ def _regime(point: Point) -> str:
 
 def _phase(point: Point) -> str:
     return "" if point.peak_phase is None else PHASE_NAMES[point.peak_phase]
-
-
-def _joules(value: float) -> str:
-    return f"{format_count(value)} J"
 
 
 _ALWAYS_SHOWN = frozenset({"micro_batch_size", "status"})
@@ -298,7 +296,7 @@ _POINT_COLUMNS: tuple[tuple[Column, Callable[[Point], str]], ...] = (
             title="energy",
             meaning="Energy of an update with accumulation of one.",
         ),
-        lambda p: quantity_text(p.energy_j, _joules),
+        lambda p: quantity_text(p.energy_j, joules),
     ),
     (
         Column(
@@ -330,5 +328,6 @@ _PLAN_COLUMNS: tuple[Column, ...] = (
         title="memory used",
         meaning="Peak that counts against the memory limit.",
     ),
+    Column(key="energy_j", title="energy", meaning="Of an update, over all ranks."),
     Column(key="reason", title="verdict", meaning="Why it was not chosen.", numeric=False),
 )

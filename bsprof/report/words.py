@@ -23,7 +23,7 @@ from bsprof.records import (
     Scalar,
     WorkloadSpec,
 )
-from bsprof.units import format_bytes, format_rate, format_seconds, format_share
+from bsprof.units import format_bytes, format_count, format_rate, format_seconds, format_share
 
 PHASE_NAMES: Mapping[Phase, str] = {
     Phase.FORWARD_BACKWARD: "forward + backward",
@@ -74,6 +74,11 @@ def quantity_text(quantity: Quantity | None, write: Callable[[float], str]) -> s
     if quantity is None:
         return ""
     return f"{write(quantity.value)} {spread_text(quantity)}".rstrip()
+
+
+def joules(value: float) -> str:
+    """An energy for people: `850 J`, `12,300 J`."""
+    return f"{format_count(value)} J"
 
 
 def size_range_text(quantity: Quantity) -> str:
