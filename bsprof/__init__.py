@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from bsprof.measure.events import SweepEvent
     from bsprof.measure.sweep import run_sweep
     from bsprof.measure.wire import PhaseLimits
-    from bsprof.recommend.compare import Comparison, compare_profiles
+    from bsprof.recommend.compare import (
+        Comparison,
+        compare_profiles,
+    )
     from bsprof.recommend.compare_document import comparison_document
     from bsprof.recommend.document import recommendation_document
     from bsprof.recommend.plan import recommend_plan
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from bsprof.store import load as load_profile
     from bsprof.store import newest as newest_profile
     from bsprof.store import save as save_profile
+    from bsprof.workloads.listing import list_models
     from bsprof.workloads.names import builtin_names
     from bsprof.workloads.workload import Workload
 
@@ -109,6 +113,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "compare_profiles": ("bsprof.recommend.compare", ""),
     "comparison_document": ("bsprof.recommend.compare_document", ""),
     "examine": ("bsprof.measure.doctor", ""),
+    "list_models": ("bsprof.workloads.listing", ""),
     "list_profiles": ("bsprof.store", "listing"),
     "load_profile": ("bsprof.store", "load"),
     "newest_profile": ("bsprof.store", "newest"),
@@ -156,6 +161,7 @@ __all__ = [
     "compare_profiles",
     "comparison_document",
     "examine",
+    "list_models",
     "list_profiles",
     "load_profile",
     "newest_profile",

@@ -22,6 +22,7 @@ _BYTE_UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
+_COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _SECOND_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
 
@@ -114,6 +115,27 @@ def parse_share_or_bytes(text: str) -> float | int:
     if match is not None and match[2].lower() in _BYTE_UNITS:
         return _bytes(text)
     return parse_share(text)
+
+
+def parse_parameters(text: str) -> int:
+    """A number of parameters from text like `3B`, `124M`, `350k` or `62000`.
+
+    Raises:
+        UsageError: no number, or an unknown unit.
+    """
+    number, unit = _split(text, "the number of parameters", "3B or 124M")
+    if unit not in _COUNT_UNITS:
+        raise UsageError(
+            f"cannot read the number of parameters {text!r}",
+            found=f"unit {unit!r}",
+            next_step="use k, M, B (a thousand million) or T",
+        )
+    return round(_finite(number * _COUNT_UNITS[unit], text, "the number of parameters"))
+
+
+def format_parameters(value: float) -> str:
+    """A number of parameters as people write it: `124M`, `8.03B`, `932k`."""
+    return _scaled(value, ("", "k", "M", "B", "T"), 1000.0).replace(" ", "")
 
 
 def format_bytes(value: float) -> str:

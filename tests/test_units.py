@@ -10,10 +10,12 @@ from bsprof.errors import UsageError
 from bsprof.units import (
     format_bytes,
     format_count,
+    format_parameters,
     format_rate,
     format_seconds,
     format_share,
     parse_bytes,
+    parse_parameters,
     parse_seconds,
     parse_share,
     parse_share_or_bytes,
@@ -151,6 +153,27 @@ def test_format_the_rest():
     assert format_count(1234.4) == "1,234"
     assert format_count(45.12) == "45.1"
     assert format_count(3.2) == "3.20"
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "shown"),
+    [
+        ("124M", 124_000_000, "124M"),
+        ("8.03b", 8_030_000_000, "8.03B"),
+        ("1.1T", 1_100_000_000_000, "1.10T"),
+        ("932 k", 932_000, "932k"),
+        ("62", 62, "62"),
+    ],
+)
+def test_parameters(text, count, shown):
+    assert parse_parameters(text) == count
+    assert format_parameters(count) == shown
+
+
+@pytest.mark.parametrize("text", ["", "many", "3GB", "-3B", "1e400"])
+def test_what_is_no_number_of_parameters(text):
+    with pytest.raises(UsageError, match="cannot read the number of parameters"):
+        parse_parameters(text)
 
 
 @given(st.integers(1, 2**49))

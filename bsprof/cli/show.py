@@ -52,6 +52,8 @@ def _draw(terminal: Terminal, summary: Summary) -> None:
 
 
 def _show_table(terminal: Terminal, table: Table, columns: Collection[str]) -> None:
+    if not table.columns:
+        return
     shown = [i for i, c in enumerate(table.columns) if not columns or c.key in columns]
     terminal.table(
         [table.columns[i].title for i in shown],

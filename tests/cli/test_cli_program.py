@@ -21,7 +21,7 @@ from bsprof.cli.terminal import Terminal
 from bsprof.measure.events import SweepEvent
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = ("sweep", "recommend", "report", "profiles", "models", "doctor")
+COMMANDS = ("sweep", "recommend", "report", "compare", "profiles", "models", "doctor")
 LATER = ("--predict", "--software", "--from", "--for", "--price")
 
 
@@ -134,7 +134,7 @@ def test_a_pyproject_without_our_table_is_none_of_our_business(run, folder):
         ("[sweep]\nprecison = 'fp32'\n", "did you mean precision?"),
         ("memory_limt = '1GiB'\n", "did you mean memory-limit?"),
         ("[swep]\nx = 1\n", "did you mean sweep?"),
-        ("[models]\nzzzzz = 1\n", "known: color, debug, json, quiet, verbose"),
+        ("[models]\nzzzzz = 1\n", "known: color, debug, explain, family, json, max-parameters,"),
         ("x = ", "cannot read the configuration bsprof.toml"),
         ("[sweep]\nseed = 'soon'\n", "Invalid value for '--seed'"),
     ],

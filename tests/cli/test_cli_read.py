@@ -253,18 +253,6 @@ def test_an_empty_store_is_no_error(run):
     assert "the store profiles is empty" in outcome.err
 
 
-def test_models(run):
-    outcome = run("models")
-    assert outcome.status == 0
-    assert any(line.startswith("gpt-tiny\t") for line in outcome.out.splitlines())
-    assert "file.py:factory" in outcome.err
-    document = run("models", "--json").json
-    assert document["schema"] == 1
-    names = [model["name"] for model in document["models"]]
-    assert names == sorted(names)
-    assert {"mlp", "convnet", "gpt-tiny", "encoder-tiny", "vit-tiny"} <= set(names)
-
-
 def test_doctor(run, monkeypatch):
     from types import SimpleNamespace
 
