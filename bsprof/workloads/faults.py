@@ -6,6 +6,7 @@ measures to classify.
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -22,6 +23,20 @@ _NOT_THE_USERS = tuple(
     Path(path).resolve()
     for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 )
+
+_ADVICE = {
+    r"stack expects each tensor to be equal size": (
+        "samples of different lengths: pad them in a collate function, the DataLoader's "
+        "collate_fn or collate= of Workload.from_batches"
+    ),
+    r"\bforward\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.+)": (
+        "the model's forward needs {0}: make it in batch(), and pass it in loss(model, batch)"
+    ),
+    r"Expected all tensors to be on the same device": (
+        "make every tensor on the device that batch() is given; in a model, on that of its input"
+    ),
+}
+"""Error texts of PyTorch and Python, and what to do; groups of the pattern are filled in."""
 
 _DEVICE_WORDS = (
     "out of memory",
@@ -82,6 +97,15 @@ def traceback_tail(error: BaseException, lines: int = TAIL_LINES) -> tuple[str, 
     return tuple(line.rstrip() for line in text.splitlines() if line.strip())[-lines:]
 
 
+def advice(message: str) -> str | None:
+    """What to do about an error of PyTorch's or Python's that users often meet; None for others."""
+    for pattern, text in _ADVICE.items():
+        found = re.search(pattern, message)
+        if found:
+            return text.format(*found.groups())
+    return None
+
+
 @contextmanager
 def user_code(doing: str) -> Iterator[None]:
     """Turn what the user's code raises inside the block into a `WorkloadError`.
@@ -115,7 +139,7 @@ def _hint(error: BaseException) -> str:
         return "name the file as a module of its package, pkg.mod:factory"
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name!r} where bsprof runs, or run bsprof from the folder it is in"
-    return "correct it there and run again"
+    return advice(str(error)) or "correct it there and run again"
 
 
 def _is_the_users(filename: str) -> bool:

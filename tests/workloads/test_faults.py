@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from bsprof.errors import UsageError, WorkloadError
-from bsprof.workloads.faults import is_device_error, traceback_tail, user_code, user_location
+from bsprof.workloads.faults import (
+    advice,
+    is_device_error,
+    traceback_tail,
+    user_code,
+    user_location,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +85,26 @@ def test_error_without_a_message_is_named_by_its_type() -> None:
     with pytest.raises(WorkloadError) as caught, user_code("cannot do it"):
         raise AssertionError
     assert ": AssertionError\n" in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("message", "advised"),
+    [
+        ("stack expects each tensor to be equal size, but got [5] at entry 0 and [7]", "pad them"),
+        ("Net.forward() missing 1 required positional argument: 'mask'", "forward needs 'mask'"),
+        (
+            "Net.forward() missing 2 required keyword-only arguments: 'a' and 'b'",
+            "forward needs 'a' and 'b'",
+        ),
+        ("Expected all tensors to be on the same device, but found cuda:0 and cpu!", "device"),
+    ],
+)
+def test_errors_that_users_often_meet_come_with_advice(message: str, advised: str) -> None:
+    assert advised in (advice(message) or "")
+    with pytest.raises(WorkloadError) as caught, user_code("cannot do it"):
+        raise TypeError(message)
+    assert advised in caught.value.next_step
+
+
+def test_other_errors_have_no_advice() -> None:
+    assert advice("name 'modle' is not defined") is None
