@@ -10,8 +10,6 @@ from bsprof.records import WorkloadSpec
 from bsprof.workloads.resolve import resolve
 
 SLOW_FROM = 28
-LIMITS_GIB = {"gpt": 3.0, "convnet": 0.5, "slowed": 3.0}
-"""The convnet's limit ends it where throughput still rises: few sizes are near its best."""
 
 
 def gpt() -> Workload:

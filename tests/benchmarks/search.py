@@ -19,11 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from reference import LIMITS_GIB
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TARGET = 2048
+# The convnet's limit ends it where throughput still rises: few sizes are near its best.
+LIMITS_GIB = {"gpt": 3.0, "convnet": 0.5, "slowed": 3.0}
 HEADROOM = 0.05  # what `recommend` leaves free
 PEERS = ("lightning-power", "lightning-binsearch", "accelerate")
 
