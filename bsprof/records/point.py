@@ -57,7 +57,11 @@ class Phase(StrEnum):
 
 
 class Category(StrEnum):
-    """Whose bytes they are at a peak."""
+    """Whose bytes they are at a peak.
+
+    `weights` are parameters, trained or frozen, with adapters, buffers and a moving average of
+    them; `optimizer_state` is what the optimizer keeps, and goes with it.
+    """
 
     WEIGHTS = "weights"
     GRADIENTS = "gradients"

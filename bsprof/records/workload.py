@@ -46,8 +46,8 @@ class WorkloadSpec:
         seq_len: Tokens per sample; None is the model's own default or does not apply.
         image_size: Pixels per side; None is the model's own default or does not apply.
         precision: See `Precision`.
-        optimizer: Name of an optimizer in `torch.optim`, lower case (`adamw`, `sgd`); ignored
-            when the workload brings its own optimizer.
+        optimizer: Name of an optimizer in `torch.optim`, lower case (`adamw`, `sgd`), or of an
+            8-bit one in bitsandbytes (`adamw8bit`); ignored when the workload brings its own.
         optimizer_options: Keyword arguments of the optimizer.
         clip_norm: Largest gradient norm, clipped once per optimizer step; None does not clip.
         activation_checkpointing: `none`, `full` (every block), or a number N (every Nth block).

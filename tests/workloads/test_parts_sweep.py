@@ -28,7 +28,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Any:
         sizes = ("--micro-batch-sizes", "1,2", "--memory-limit", "2GiB", "--device", "cpu")
         command = [sys.executable, "-m", "bsprof", "sweep", "--model", "gpt-tiny", *sizes, *words]
         done = subprocess.run(
-            [*command, "--json", "--force"],
+            [*command, "--json"],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(Path(bsprof.__file__).parent.parent)},
             capture_output=True,
