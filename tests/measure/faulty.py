@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from bsprof import Workload
+from bsprof.measure import wire
 
 LIMIT = 3
 
@@ -158,3 +159,43 @@ def hungry():
 
 def small_data():
     return _workload(lambda: None, dataset_size=3)
+
+
+def dies_after_its_result():
+    """Delivers every measurement, and is gone before it can be asked for anything else."""
+    send = wire.write_all
+
+    def send_and_die(descriptor, data):
+        send(descriptor, data)
+        if b'"raw"' in data:
+            os._exit(5)
+
+    wire.write_all = send_and_die
+    return _workload(lambda: None)
+
+
+def _fails_when_first(fault):
+    """From LIMIT on runs only in a process in which a smaller size ran before; as quick at all."""
+    ran = []
+
+    def loss(model, batch):
+        if batch.shape[0] >= LIMIT and not ran:
+            fault()
+        if batch.shape[0] < LIMIT:
+            ran.append(True)
+        time.sleep(0.005)
+        return model(batch).square().mean()
+
+    workload = _workload(lambda: None)
+    return Workload(model=workload.model, batch=workload.batch, loss=loss)
+
+
+def does_not_fit_a_fresh_process():
+    return _fails_when_first(lambda: torch.empty(2**46, dtype=torch.uint8))
+
+
+def raises_in_a_fresh_process():
+    def fault():
+        raise ValueError("nothing was prepared")
+
+    return _fails_when_first(fault)

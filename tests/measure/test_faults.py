@@ -8,6 +8,7 @@ import pytest
 from bsprof.errors import WorkloadError
 from bsprof.hardware.peaks import load_peaks
 from bsprof.measure.crew import Crew
+from bsprof.measure.raw import Effort
 from bsprof.measure.sweep import run_sweep
 from bsprof.measure.wire import PhaseLimits
 from bsprof.records import PointStatus, SweepPlan, WorkloadSpec
@@ -72,6 +73,46 @@ def test_faults_from_one_size_on(peaks_store, name, status, exit_status):
     assert statuses(profile)[3] is status
     assert profile.point(3).failure.exit_status == exit_status
     assert profile.point(2).confirmed
+
+
+def test_a_worker_that_dies_after_its_result_has_given_it():
+    spec = WorkloadSpec(model=f"{FAULTY}:dies_after_its_result", optimizer="sgd")
+    with Crew(spec, "cpu", None) as crew:
+        first = crew.measure(2, Effort(seconds=0.0))
+        assert first.observed_micro_batch_size == 2
+        second = crew.measure(4, Effort(seconds=0.0))  # not its fault that nobody is there
+        assert second.observed_micro_batch_size == 4
+        assert crew.workers_used == 2
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_workers_die_after_each_result_is_whole(peaks_store):
+    profile = sweep("dies_after_its_result", peaks_store)
+    assert set(statuses(profile).values()) == {PointStatus.OK}
+    assert profile.complete
+    assert any(p.confirmed for p in profile.points)
+    assert all(p.flops is not None for p in profile.points)
+
+
+@pytest.mark.slow
+def test_a_winner_that_does_not_fit_a_fresh_process_loses(peaks_store):
+    profile = sweep("does_not_fit_a_fresh_process", peaks_store, sizes=(2, 8))
+    assert statuses(profile) == {2: PointStatus.OK, 8: PointStatus.OOM}
+    (note,) = [n for n in profile.notes if n.code == "not-confirmed"]
+    assert note.micro_batch_size == 8
+    assert "in a fresh process ended oom" in note.message
+    assert profile.point(2).confirmed
+    assert profile.point(8).failure.requested_bytes == 2**46
+
+
+@pytest.mark.slow
+def test_a_winner_that_fails_for_another_reason_stays_unconfirmed(peaks_store):
+    profile = sweep("raises_in_a_fresh_process", peaks_store, sizes=(2, 8))
+    assert statuses(profile) == {2: PointStatus.OK, 8: PointStatus.OK}
+    (note,) = [n for n in profile.notes if n.code == "not-confirmed"]
+    assert "ended failed" in note.message
+    assert not any(p.confirmed for p in profile.points)
+    assert profile.complete
 
 
 @pytest.mark.slow
@@ -179,8 +220,6 @@ def test_the_point_is_saved_before_the_next_one_starts(peaks_store):
 
 @pytest.mark.slow
 def test_crew_keeps_a_clean_worker_and_replaces_one_after_trouble():
-    from bsprof.measure.raw import Effort
-
     spec = WorkloadSpec(model=f"{FAULTY}:raises", optimizer="sgd")
     with Crew(spec, "cpu", None) as crew:
         quick = Effort(seconds=0.0)
