@@ -188,6 +188,7 @@ def _by_fastest_size(entry: ComparedProfile) -> ComparedProfile:
         headroom_bytes=None if used is None else math.floor(usable - used.high),
         confirmed=curve.points[size].confirmed,
         regime=curve.regime(size),
+        energy_j=curve.points[size].energy_j,
     )
     micro_step = curve.seconds(curve.micro_step(size))
     return replace(

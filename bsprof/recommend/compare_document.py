@@ -41,6 +41,7 @@ _OF_PLAN = (
     "confirmed",
     "interpolated",
     "regime",
+    "energy_j",
 )
 
 

@@ -9,7 +9,7 @@ from bsprof.recommend.wording import plural, with_interval
 from bsprof.records import Plan, Profile, Regime
 from bsprof.report.summary import Summary
 from bsprof.report.tables import Column, Emphasis, Row, Table
-from bsprof.report.words import note_text, quantity_text, size_range_text
+from bsprof.report.words import joules, note_text, quantity_text, size_range_text
 from bsprof.units import format_bytes, format_count, format_seconds
 
 
@@ -57,6 +57,7 @@ def comparison_table(comparison: Comparison) -> Table:
         (unit, lambda entry: quantity_text(entry.rate_per_s, format_count)),
         ("ratio to the first", _ratio),
         ("peak memory", _of_plan(lambda p: quantity_text(p.device_used_bytes, format_bytes))),
+        ("energy of an update", _of_plan(lambda p: quantity_text(p.energy_j, joules))),
         ("usable memory", lambda entry: format_bytes(entry.profile.device.usable_bytes)),
         ("largest that fits", lambda entry: _largest(entry.profile)),
         ("knee", lambda entry: "" if entry.knee is None else size_range_text(entry.knee)),

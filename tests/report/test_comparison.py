@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bsprof.recommend.compare import compare_profiles
-from bsprof.records import Precision, Profile
+from bsprof.records import Precision, Profile, Quantity
 from bsprof.report import build_report, render
 from bsprof.report.comparison import comparison_summary, comparison_table
 
@@ -51,6 +51,19 @@ def test_with_a_target_it_is_plans(profile_of: Callable[..., Profile]) -> None:
     assert rows["update"][0] == "43.6 s +-0.4 %"
     assert "samples/s" in rows
     assert rows["checked"] == ("measured once", "measured once")
+
+
+def test_energy_is_shown_where_it_was_measured(profile_of: Callable[..., Profile]) -> None:
+    pair = fast_and_slow(profile_of)
+    assert "energy of an update" not in rows_of(pair)
+    name, profile = pair[1]
+    points = tuple(
+        replace(p, energy_j=Quantity.exact(40.0)) if p.is_ok else p for p in profile.points
+    )
+    measured = [pair[0], (name, replace(profile, points=points))]
+    assert rows_of(measured)["energy of an update"] == ("", "40.0 J")
+    asked = rows_of(measured, target_batch=2048)["energy of an update"]
+    assert asked[1].endswith(" J")
 
 
 def test_without_an_answer_it_says_so(profile_of: Callable[..., Profile]) -> None:
