@@ -53,8 +53,9 @@ _SHOWN = 12  # names in a message
 class LoraLinear(nn.Module):
     """A linear layer with an adapter: (..., in) to (..., out).
 
-    The adapter has the type and the device of the layer's weight, and no dropout. What reads the
-    layer's `weight`, `bias` or sizes instead of calling it finds those of the layer.
+    The adapter has the type and the device of the layer's weight (peft holds it in fp32 beside
+    weights of 16 bits), and no dropout. What reads the layer's `weight`, `bias` or sizes instead
+    of calling it finds those of the layer, and passes the adapter by.
 
     Args:
         base: The layer, an `nn.Linear` or the `Conv1D` of transformers; its parameters stay.
