@@ -24,7 +24,7 @@ BOTTOM = PAGE_HEIGHT - 0.8  # what is below belongs to the footer
 _LEADING = 1.38  # distance of base lines over the size of the text
 _FOOTER = 90  # characters
 _ASCENT = 0.78  # height of capital letters and a little more over the size of the text
-_LEGEND = 0.42  # inches from the axes down to their legend
+_LEGEND = 0.45  # inches from the axes down to their legend
 _FITTING_ROUNDS = 4  # legends hang on the axes' height, so that one correction is not enough
 
 

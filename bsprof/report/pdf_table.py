@@ -9,8 +9,8 @@ from bsprof.report.pdf_pages import LEFT, WIDTH, Pages, line_height
 from bsprof.report.pdf_text import kept_together, shown, widest_word, width_of, wrapped
 from bsprof.report.tables import Emphasis, Row, Table, reasons_across
 
-_SIZE, _SMALLEST = 7.8, 6.4
-_GAP = 0.14  # between two columns
+_SIZE, _SMALLEST = 7.8, 6.0
+_GAP = 0.1  # between two columns
 _TOGETHER = 3  # rows that stay with the header
 _PADDING = 0.035  # above and below the text of a row
 _SPREAD = 0.35  # most that a column gets on top of its text, so that few columns stay together
