@@ -151,7 +151,8 @@ def _show(terminal: Terminal, comparison: Comparison) -> None:
 
     show_summary(terminal, replace(comparison_summary(comparison), notes=()))
     for note in comparison.notes:
-        terminal.note(note_text(note), label="warning" if note.code in UNLIKE else "note")
+        if note.code != "incomplete-profile":  # told, with a way to finish it, when it was read
+            terminal.note(note_text(note), label="warning" if note.code in UNLIKE else "note")
 
 
 def _document(comparison: Comparison) -> str:
