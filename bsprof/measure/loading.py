@@ -70,7 +70,7 @@ def measure_loader(
         usable_bytes: Of the device.
         limits: Seconds that the worker may stay silent; `load_s` is for one batch.
         on_phase: Called with the name of each phase that the worker enters.
-        say: Gets one line per setting, and one about training.
+        say: Gets one line per setting, and one that holds the loader against the first size.
     """
     sizes = batch_sizes(points, usable_bytes)
     report = LoaderReport()
@@ -83,8 +83,8 @@ def measure_loader(
     if found:
         given, taken = (format_count(q.value) for q in (found.best.samples_per_s, found.need))
         say(
-            f"loader: {given} samples/s {by_workers(found.best.num_workers)}, training takes "
-            f"{taken} at micro-batch {sizes[0]}: {found.verdict}"
+            f"loader: {given} samples/s {by_workers(found.best.num_workers)}, where micro-batch "
+            f"{sizes[0]} takes {taken}: {found.verdict}"
         )
     return report
 

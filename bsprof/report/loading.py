@@ -39,13 +39,13 @@ _SUPPLY_COLUMNS = (
     ),
     Column(
         key="need",
-        title="training takes",
-        meaning="Samples per second, with accumulation of one.",
+        title="samples/s taken",
+        meaning="What the device takes at this size, with accumulation of one.",
     ),
     Column(
         key="samples_per_s",
-        title="loader gives",
-        meaning="Samples per second with the number of workers that training is fastest with.",
+        title="samples/s given",
+        meaning="What the loader gives with the number of workers that the size runs fastest with.",
     ),
     Column(key="num_workers", title="with workers", meaning="That number of workers."),
     Column(
@@ -56,14 +56,14 @@ _SUPPLY_COLUMNS = (
     Column(
         key="verdict",
         title="verdict",
-        meaning="Whether training would wait for data.",
+        meaning="Whether the device would wait for data.",
         numeric=False,
     ),
 )
 
 
 def loader_tables(profile: Profile) -> tuple[Table, ...]:
-    """The loader by setting, and against what each micro-batch takes; none without a loader."""
+    """The loader by setting, then against what each micro-batch takes; none without a loader."""
     if not profile.loader:
         return ()
     ordered = sorted(
@@ -88,7 +88,7 @@ def loader_tables(profile: Profile) -> tuple[Table, ...]:
     ]
     tables = [Table(caption="Data loader", columns=_SETTING_COLUMNS, rows=tuple(settings))]
     if sizes:
-        caption = "What training takes, and the data loader gives"
+        caption = "What each micro-batch takes, and the data loader gives"
         tables.append(Table(caption=caption, columns=_SUPPLY_COLUMNS, rows=tuple(sizes)))
     return tuple(tables)
 
@@ -103,7 +103,7 @@ def loader_fact(profile: Profile) -> str:
     given = quantity_text(enough.samples_per_s, format_count)
     return (
         f"{given} samples/s {by_workers(enough.num_workers)} at micro-batch "
-        f"{best.micro_batch_size:,}: {found.verdict}"
+        f"{best.micro_batch_size:,}, measured alone: {found.verdict}"
     )
 
 

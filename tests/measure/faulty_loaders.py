@@ -46,6 +46,15 @@ def short():
     return DataLoader(Data(samples=24), batch_size=8)
 
 
+def _fine():
+    pass
+
+
+def spawned():
+    """Its processes are started anew, and import this file for themselves."""
+    return _loader(_fine, num_workers=1, multiprocessing_context="spawn")
+
+
 def noisy():
     def fault():
         sys.stdout.write("noise " * 1000)

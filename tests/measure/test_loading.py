@@ -127,7 +127,7 @@ def test_workers_double_until_they_gain_nothing_then_another_size_and_prefetch(s
     assert lines[0] == "loader, batches of 16: 615 samples/s without workers"
     assert lines[1] == "loader, batches of 16: 615 samples/s with 1 worker, prefetch 2"
     assert lines[-1] == (
-        "loader: 2,462 samples/s with 4 workers, training takes 1,597 at micro-batch 16: keeps up"
+        "loader: 2,462 samples/s with 4 workers, where micro-batch 16 takes 1,597: keeps up"
     )
 
 
@@ -335,6 +335,15 @@ def test_processes_of_the_loader_end_with_its_worker(make_point, tmp_path, monke
     assert "no sign of life" in report.notes[0].message
     state = Path(f"/proc/{note.read_text()}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.slow
+def test_processes_that_are_started_anew_find_the_users_file():
+    with Worker() as worker:
+        answer = ask(worker, "spawned", 2)
+    assert isinstance(answer, dict), answer
+    assert answer["num_workers"] == 2
+    assert answer["own_workers"] == 1
 
 
 @pytest.mark.slow

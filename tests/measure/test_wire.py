@@ -39,5 +39,5 @@ def test_lines_are_read_whole_however_they_arrive():
 def test_every_phase_has_a_limit():
     limits = wire.PhaseLimits(step_s=7.0)
     assert limits.of("step") == 7.0
-    for phase in ("start", "build", "probe", "compile", "clean"):
+    for phase in ("start", "build", "probe", "compile", "clean", "load"):
         assert limits.of(phase) > 0

@@ -68,10 +68,13 @@ def test_a_profile_whose_sizes_all_failed_shows_the_settings_alone(
 
 def test_one_line_about_the_best_size(fed: Profile) -> None:
     fact = dict(profile_summary("a", fed).facts)["loader"]
-    assert fact == "40.0 +-2.0 % samples/s with 2 workers at micro-batch 16: waits for data"
+    assert (
+        fact
+        == "40.0 +-2.0 % samples/s with 2 workers at micro-batch 16, measured alone: waits for data"
+    )
     quick = replace(fed, loader=(*fed.loader, point(4, 90.0), point(4, 95.0, prefetch=4)))
     assert loader_fact(quick) == (
-        "95.0 +-2.0 % samples/s with 4 workers at micro-batch 16: keeps up"
+        "95.0 +-2.0 % samples/s with 4 workers at micro-batch 16, measured alone: keeps up"
     )
 
 
@@ -79,7 +82,7 @@ def test_one_line_about_the_best_size(fed: Profile) -> None:
 def test_reports_show_both_tables(fed: Profile, kind: str) -> None:
     text = render(kind, build_report([("a", fed)])).decode()
     assert "Data loader" in text
-    assert "What training takes, and the data loader gives" in text
+    assert "What each micro-batch takes, and the data loader gives" in text
     assert "waits for data" in text
 
 
