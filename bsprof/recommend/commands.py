@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from bsprof.records import Profile, WorkloadSpec
 
-_FLAGS = frozenset({"compile", "channels_last", "cudnn_benchmark"})
+_FLAGS = frozenset({"compile", "channels_last", "cudnn_benchmark", "ema", "trust_remote_code"})
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
@@ -28,7 +28,7 @@ def sweep_command(profile: Profile, *words: str) -> str:
 
 
 def _options(spec: WorkloadSpec) -> Iterator[str]:
-    """The options of `bsprof sweep` that give this spec; each is called like its field."""
+    """The options of `bsprof sweep` that give this spec; most are called like their field."""
     usual = WorkloadSpec(model=spec.model)
     for field in fields(spec):
         value, option = getattr(spec, field.name), "--" + field.name.replace("_", "-")
@@ -36,9 +36,17 @@ def _options(spec: WorkloadSpec) -> Iterator[str]:
             continue
         if field.name in _FLAGS:
             yield option
-        elif field.name == "optimizer_options":
-            for key, setting in spec.optimizer_options.items():
-                yield from ("--optimizer-option", f"{key}={json.dumps(setting)}")
+        elif field.name in ("optimizer_options", "model_options"):
+            for key, setting in value.items():
+                yield from (option.removesuffix("s"), f"{key}={json.dumps(setting)}")
+        elif field.name == "freeze":
+            for pattern in spec.freeze:
+                yield from (option, pattern)
+        elif field.name == "lora_rank":
+            targets = f",targets={'+'.join(spec.lora_targets)}" if spec.lora_targets else ""
+            yield from ("--lora", f"r={value}{targets}")
+        elif field.name == "lora_targets":
+            continue  # said with the rank
         else:
             yield from (option, str(value))
 

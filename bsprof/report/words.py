@@ -142,6 +142,7 @@ def plan_text(recommendation: Recommendation) -> str:
 def workload_text(spec: WorkloadSpec) -> str:
     """What is run, one line, leaving out what is at its default."""
     parts = [spec.model]
+    parts += [f"{key} {value}" for key, value in spec.model_options.items()]
     if spec.seq_len is not None:
         parts.append(f"sequence {spec.seq_len:,}")
     if spec.image_size is not None:
@@ -152,6 +153,12 @@ def workload_text(spec: WorkloadSpec) -> str:
         parts.append(f"clip norm {spec.clip_norm:g}")
     if spec.activation_checkpointing != "none":
         parts.append(f"checkpointing {spec.activation_checkpointing}")
+    if spec.lora_rank is not None:
+        parts.append(f"LoRA rank {spec.lora_rank}")
+    if spec.freeze:
+        parts.append(f"frozen {' '.join(spec.freeze)}")
+    if spec.ema:
+        parts.append("moving average of the weights")
     if spec.attention is not None:
         parts.append(f"{spec.attention} attention")
     if spec.compile:

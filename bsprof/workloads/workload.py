@@ -62,8 +62,8 @@ class Workload:
         uses_image_size: Whether `--image-size` had an effect.
         uses_attention: Whether `--attention` had an effect.
         checkpoint_blocks: `checkpoint_blocks(model)` lists the modules, in the order they run,
-            that `--activation-checkpointing` may recompute; None looks for a `nn.ModuleList` of
-            like modules.
+            that `--activation-checkpointing` may recompute; None takes the blocks that the
+            model repeats (`workloads.checkpointing.repeated_blocks`).
         notes: Remarks that travel with every profile of this workload.
 
     Raises:

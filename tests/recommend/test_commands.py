@@ -54,6 +54,25 @@ def test_everything_else_is_named():
     ]
 
 
+def test_what_is_trained_is_named():
+    spec = WorkloadSpec(
+        model="llama-3.2-1b",
+        model_options={"layers": 2, "activation": "silu"},
+        lora_rank=16,
+        lora_targets=("query", "value"),
+        freeze=("tokens.*", "blocks.0.*"),
+        ema=True,
+        trust_remote_code=True,
+    )
+    text = sweep_command(profile_of([ok_point(1, 1)], workload=spec))
+    assert shlex.split(text) == [
+        *("bsprof", "sweep", "--model", "llama-3.2-1b"),
+        *("--model-option", "layers=2", "--model-option", 'activation="silu"'),
+        *("--lora", "r=16,targets=query+value", "--freeze", "tokens.*", "--freeze", "blocks.0.*"),
+        *("--ema", "--trust-remote-code", "--device", "cpu"),
+    ]
+
+
 def test_inference_and_a_crooked_limit():
     spec = WorkloadSpec(model="mlp", mode=Mode.INFER)
     plan = SweepPlan(memory_limit_bytes=1001)
