@@ -1,9 +1,14 @@
 """The energy of whole updates on a fake device whose counter rises with a fake clock."""
 
 import pytest
+import torch
 
 from bsprof.measure import energy
+from bsprof.measure.devices.select import open_device
 from bsprof.measure.energy import WINDOW_S, energy_window
+from bsprof.records import WorkloadSpec
+from bsprof.workloads.resolve import resolve
+from bsprof.workloads.training import build_training
 
 WATTS = 250.0
 
@@ -78,3 +83,17 @@ def test_nothing_runs_where_nothing_counts(clock):
 def test_a_counter_that_is_refused_stands_still_or_begins_anew_says_nothing(clock, second):
     device = FakeDevice(clock, reading_1=1e6, reading_2=second)
     assert energy_window(FakeTraining(clock), device, None, lambda: None) is None
+
+
+@pytest.mark.gpu
+def test_a_real_board_takes_a_plausible_power():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    device = open_device("cuda")
+    if device.energy_j() is None:
+        pytest.skip("this board counts no energy")
+    spec = WorkloadSpec(model="gpt-tiny")
+    training = build_training(spec, resolve(spec), device.torch_device)
+    window = energy_window(training, device, training.make_batch(32), lambda: None)
+    assert window.updates > 1
+    assert 10 < window.joules / window.seconds < 3000
