@@ -27,6 +27,7 @@ _CHANGES = {
     "options": "the options of the workload",
     "software": "the software (Python, torch, its libraries, or bsprof)",
 }
+_MODEL_PACKAGES = ("lightning", "peft", "timm", "torchvision", "transformers")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -101,8 +102,10 @@ def _parameter_lines(model: nn.Module) -> list[str]:
 
 
 def _software_lines() -> list[str]:
+    """Versions of what a workload runs on, model packages only where they are loaded."""
     import torch
 
+    loaded = [(name, sys.modules.get(name)) for name in _MODEL_PACKAGES]
     return [
         f"python {platform.python_version()}",
         f"torch {torch.__version__}",
@@ -110,6 +113,7 @@ def _software_lines() -> list[str]:
         f"hip {torch.version.hip}",
         f"cudnn {torch.backends.cudnn.version()}",  # type: ignore[no-untyped-call]
         f"bsprof {bsprof.__version__}",
+        *(f"{name} {getattr(module, '__version__', None)}" for name, module in loaded if module),
     ]
 
 

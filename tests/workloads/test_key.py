@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -133,3 +135,18 @@ def test_digest_does_not_depend_on_the_folder(user_file: WriteFile) -> None:
         keys.append(key_of(spec))
     assert keys[0].sources == keys[1].sources
     assert keys[0].parameters == keys[1].parameters
+
+
+def test_loaded_model_packages_are_part_of_the_software(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = WorkloadSpec(model="mlp")
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    without = key_of(spec)
+    package = ModuleType("timm")
+    monkeypatch.setitem(sys.modules, "timm", package)
+    package.__version__ = "1.0"  # type: ignore[attr-defined]
+    one = key_of(spec)
+    package.__version__ = "1.1"  # type: ignore[attr-defined]
+    other = key_of(spec)
+    assert len({key.software for key in (without, one, other)}) == 3
+    (change,) = key_differences(one, other)
+    assert "software" in change
