@@ -12,9 +12,9 @@ from bsprof.workloads.sources.torchvision_builder import Builder
 from bsprof.workloads.workload import Workload
 
 HEIGHT, WIDTH = 368, 496
-"""The crop of the first stage of training, Teed and Deng 2020, arXiv 2003.12039, table 6."""
 DECAY = 0.8
-"""Weight of an estimate against the next one: section 3.4 there."""
+"""Crop of the first stage of training (chairs) and weight of an estimate against the next one
+(gamma): torchvision's `references/optical_flow`, after Teed and Deng 2020, arXiv 2003.12039."""
 LARGEST_FLOW = 8.0  # pixels; the size of the numbers changes nothing about the time
 
 Pair = tuple[Tensor, Tensor, Tensor]
