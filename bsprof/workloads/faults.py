@@ -38,6 +38,9 @@ _ADVICE = {
 }
 """Error texts of PyTorch and Python, and what to do; groups of the pattern are filled in."""
 
+_CALLS = ("_wrapped_call_impl", "_call_impl")
+"""How a `torch.nn.Module` calls its forward: frames that say nothing about the user's code."""
+
 _DEVICE_WORDS = (
     "out of memory",
     "can't allocate memory",
@@ -86,11 +89,16 @@ def user_location(error: BaseException) -> str | None:
 
 
 def traceback_tail(error: BaseException, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """The last lines of the traceback, the error itself last, without bsprof's own frames."""
+    """The last lines of the traceback, the error itself last.
+
+    Without bsprof's own frames, and without those by which Python imports and PyTorch calls.
+    """
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not _is_inside(Path(frame.filename), _PACKAGE)
+        and not frame.filename.startswith("<frozen ")
+        and frame.name not in _CALLS
     ]
     text = "".join(traceback.format_list(frames))
     text += "".join(traceback.format_exception_only(error))

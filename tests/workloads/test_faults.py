@@ -81,6 +81,17 @@ def test_error_without_a_users_frame_has_no_location() -> None:
     assert traceback_tail(ValueError("never raised")) == ("ValueError: never raised",)
 
 
+def test_frames_that_only_call_are_left_out() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    try:
+        model(torch.ones(2, 3))
+    except RuntimeError as error:
+        tail = "\n".join(traceback_tail(error, lines=99))
+    assert "_call_impl" not in tail
+    assert "in forward" in tail
+    assert __file__ in tail
+
+
 def test_error_without_a_message_is_named_by_its_type() -> None:
     with pytest.raises(WorkloadError) as caught, user_code("cannot do it"):
         raise AssertionError

@@ -11,10 +11,10 @@ from bsprof.errors import WorkloadError
 
 
 def made(source: Any) -> Any:
-    """What a function returns; data sets, loaders, modules and trainers are what they are."""
-    objects = ("__getitem__", "__iter__", "train_dataloader", "compute_loss")
-    is_class = isinstance(source, type)
-    if callable(source) and (is_class or not any(hasattr(source, name) for name in objects)):
+    """What a function, or a class, returns; modules, data sets and trainers are what they are."""
+    parts = ("__getitem__", "__iter__", "train_dataloader", "compute_loss")
+    is_object = isinstance(source, nn.Module) or any(hasattr(source, part) for part in parts)
+    if callable(source) and (isinstance(source, type) or not is_object):
         return source()
     return source
 
