@@ -153,7 +153,8 @@ class Workload:
                 then the mean of the samples examined, without padding.
             size: As in `Workload`.
             dataset_size: As in `Workload`; None asks the data set for its length.
-            examined: How many samples to look at for their lengths.
+            examined: How many samples to look at for their lengths (those of an iterable are kept
+                in memory).
             seed: Of all that is drawn.
 
         Raises:

@@ -41,6 +41,14 @@ class Choice:
     examined: int = EXAMINED
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse to look at no sample at all."""
+        if self.examined < 1:
+            raise WorkloadError(
+                f"cannot learn lengths from examined={self.examined} samples",
+                next_step="give a number above zero",
+            )
+
 
 class Drawing:
     """Makes batches; reads some samples first where their lengths or tokens matter.

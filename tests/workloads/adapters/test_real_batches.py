@@ -260,6 +260,11 @@ def test_an_empty_data_set_is_refused(data: Any) -> None:
         texts(data)
 
 
+def test_no_samples_to_examine_are_refused() -> None:
+    with pytest.raises(WorkloadError, match="examined=0"):
+        texts(Texts(LENGTHS), collate=pad, examined=0)
+
+
 def test_a_loader_whose_data_set_makes_the_batches_is_refused() -> None:
     loader = DataLoader(TensorDataset(torch.zeros(3, 2, 4)), batch_size=None)
     with pytest.raises(WorkloadError, match="batch_size=None"):
