@@ -118,4 +118,4 @@ def test_errors_that_users_often_meet_come_with_advice(message: str, advised: st
 
 
 def test_other_errors_have_no_advice() -> None:
-    assert advice("name 'modle' is not defined") is None
+    assert advice("name 'mode1' is not defined") is None

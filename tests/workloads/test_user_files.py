@@ -46,8 +46,8 @@ LOSS = "F.cross_entropy(model(batch[0]), batch[1])"
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("model(batch[0])", "modle(batch[0])", ["theirs.py:22", "name 'modle' is not defined"]),
-        ("nn.Linear(8, 4)", "nn.Linaer(8, 4)", ["theirs.py:9", "no attribute 'Linaer'"]),
+        ("model(batch[0])", "mode1(batch[0])", ["theirs.py:22", "name 'mode1' is not defined"]),
+        ("nn.Linear(8, 4)", "nn.Linear1(8, 4)", ["theirs.py:9", "no attribute 'Linear1'"]),
         ("import torch\n", "import torhc\n", ["theirs.py:1", "install 'torhc'"]),
         ("def loss(model, batch)", "def loss(batch)", ["theirs.py:21", "loss(model, batch)"]),
         ("def make()", "def make(config)", ["theirs.py:make", "it needs config"]),
