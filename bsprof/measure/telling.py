@@ -6,6 +6,7 @@ from bsprof.errors import BsprofError, MeasurementError, WorkloadError
 from bsprof.measure.crew import Trouble
 from bsprof.records import Failure, Point, WorkloadSpec
 from bsprof.units import format_bytes, format_count, format_seconds
+from bsprof.workloads.faults import advice
 
 
 def point_line(point: Point) -> str:
@@ -40,7 +41,8 @@ def build_error(spec: WorkloadSpec, trouble: Trouble) -> BsprofError:
     return WorkloadError(
         f"cannot build {spec.model}",
         found=_told(trouble.failure),
-        next_step="mend the workload's code and sweep again",
+        next_step=advice("\n".join(trouble.failure.tail))
+        or "mend the workload's code and sweep again",
     )
 
 
@@ -49,7 +51,7 @@ def step_error(spec: WorkloadSpec, size: int, failure: Failure) -> BsprofError:
     return WorkloadError(
         f"{spec.model} failed at micro-batch {size}",
         found=_told(failure),
-        next_step="mend the workload's code and sweep again",
+        next_step=_next_step(failure),
     )
 
 
@@ -57,3 +59,8 @@ def _told(failure: Failure) -> str:
     """A failure's reason and place, with the last lines of the script below."""
     place = f" at {failure.location}" if failure.location else ""
     return "\n".join([f"{failure.reason}{place}", *failure.tail])
+
+
+def _next_step(failure: Failure) -> str:
+    """What to do about a user's code that failed."""
+    return advice("\n".join(failure.tail)) or "mend the workload's code and sweep again"

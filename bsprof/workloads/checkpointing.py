@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -34,9 +35,27 @@ def apply_checkpointing(model: nn.Module, workload: Workload, every: int) -> int
     chosen = blocks[every - 1 :: every]
     for block in chosen:
         # On the instance, not the class: a block that is not chosen keeps its own forward.
-        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+        block.forward = functools.partial(_recomputed, block.forward)
     _keep_no_cache(model)
     return len(chosen)
+
+
+def _recomputed(forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Run a block now, and once more in the backward pass on the same arguments.
+
+    Lists are copied before the block and again within each run: DenseNet's layers share one that
+    grows after them, HRNet's modules write into theirs, and the second run must see neither.
+    """
+
+    def run(*arguments: Any, **named: Any) -> Any:
+        return forward(*map(_copied, arguments), **{k: _copied(v) for k, v in named.items()})
+
+    kept = {key: _copied(value) for key, value in named.items()}
+    return checkpoint(run, *map(_copied, arguments), use_reentrant=False, **kept)
+
+
+def _copied(argument: Any) -> Any:
+    return list(argument) if type(argument) is list else argument
 
 
 def find_blocks(model: nn.Module, workload: Workload) -> Sequence[nn.Module]:

@@ -60,7 +60,8 @@ def workload_sources(model: str) -> tuple[Path, tuple[Path, ...]]:
 
     For a user's factory: its file, and every module imported by now that lies in the same folder
     or below it (of a package: in the package), installed packages and bsprof itself apart. For
-    all others: the sources of `bsprof.workloads` (a package's version is part of the software).
+    all others: the sources of `bsprof.workloads` (a package's version is part of the software;
+    the key adds a Hugging Face configuration and the code beside it).
     """
     name = parse_model(model)
     if name.kind not in ("file", "module"):
@@ -120,9 +121,17 @@ def _software_lines() -> list[str]:
 def _digest_sources(model: str) -> str:
     """Digest of file names and contents; where the folder lies does not matter."""
     folder, files = workload_sources(model)
-    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-    names = [file.relative_to(folder).as_posix() for file in files]
-    return _digest(f"{name} {content}" for name, content in zip(names, contents, strict=True))
+    named = [(file.relative_to(folder).as_posix(), file) for file in files]
+    parsed = parse_model(model)
+    if parsed.kind == "hf":
+        from bsprof.workloads.sources.hf_config import find_config
+
+        config = find_config(model, parsed.location)
+        beside = {config, *config.parent.glob("*.py")}  # code that comes with it
+        named += [(file.name, file) for file in sorted(beside)]
+    return _digest(
+        f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for name, file in named
+    )
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -49,6 +49,12 @@ def resolve(spec: WorkloadSpec) -> Workload:
             returned is no `Workload`. Errors of memory and of the device pass through untouched.
     """
     name = parse_model(spec.model)
+    if spec.trust_remote_code and name.kind != "hf":
+        raise UsageError(
+            f"--trust-remote-code has no effect on {spec.model}",
+            found="no model of Hugging Face",
+            next_step="leave it out",
+        )
     if name.kind == "builtin":
         _refuse_model_options(spec)
         module = importlib.import_module(BUILTINS[name.location].module)

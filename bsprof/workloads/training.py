@@ -217,7 +217,7 @@ def build_training(spec: WorkloadSpec, workload: Workload, device: str) -> Train
     place = torch.device(device)
     every = parse_checkpointing(spec.activation_checkpointing)
     _check_spec(spec, workload, place)
-    notes = set_switches(spec.precision)
+    notes = (*workload.notes, *set_switches(spec.precision))
     torch.backends.cudnn.benchmark = spec.cudnn_benchmark
     torch.manual_seed(spec.seed)
     model = _build_model(spec, workload, place)

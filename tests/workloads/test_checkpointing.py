@@ -294,3 +294,47 @@ def test_transformers_keeps_no_cache_of_what_runs_again() -> None:
     for each in (model, other):
         assert apply_checkpointing(each, workload(), 1) == 2
     assert (model.config.use_cache, other.config.use_cache) == (False, True)
+
+
+class WritesItsList(nn.Module):
+    """Takes a list, changes it, and returns its sum: as HRNet's modules do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, parts: list[Tensor]) -> Tensor:
+        parts[0] = self.layer(parts[0]).sin()
+        return parts[0] + parts[1]
+
+
+class SharesAList(nn.Module):
+    """Two blocks that get one list, which grows in between: as in a DenseNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(WritesItsList() for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [x, 2 * x]
+        for block in self.blocks:
+            parts.insert(0, block(list(parts)))
+        return parts[0]
+
+
+def test_a_block_that_changes_its_list_keeps_its_gradient() -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        torch.manual_seed(0)
+        model = SharesAList()
+        workload = Workload(
+            model=SharesAList,
+            batch=lambda size, device: torch.ones(size, 3, device=device),
+            loss=lambda model, batch: model(batch).sum(),
+        )
+        if checkpointing:
+            assert apply_checkpointing(model, workload, 1) == 2
+        model(torch.linspace(-1, 1, 6).view(2, 3)).sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for plain, recomputed in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, recomputed, rtol=0, atol=0)

@@ -9,7 +9,12 @@ from types import ModuleType
 import pytest
 
 from bsprof.records import WorkloadKey, WorkloadSpec
-from bsprof.workloads.key import key_differences, workload_key, workload_sources
+from bsprof.workloads.key import (
+    _digest_sources,
+    key_differences,
+    workload_key,
+    workload_sources,
+)
 from bsprof.workloads.resolve import resolve
 from bsprof.workloads.training import build_training
 
@@ -150,3 +155,14 @@ def test_loaded_model_packages_are_part_of_the_software(monkeypatch: pytest.Monk
     assert len({key.software for key in (without, one, other)}) == 3
     (change,) = key_differences(one, other)
     assert "software" in change
+
+
+def test_an_edited_hugging_face_configuration_changes_the_sources(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    model = f"hf:{tmp_path}"
+    before = _digest_sources(model)
+    assert _digest_sources(model) == before
+    (tmp_path / "modeling_mine.py").write_text("LAYERS = 2\n")
+    with_code = _digest_sources(model)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_layer": 2}')
+    assert len({before, with_code, _digest_sources(model)}) == 3

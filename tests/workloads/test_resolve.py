@@ -76,6 +76,11 @@ def test_attention_without_effect_is_refused() -> None:
         resolve(WorkloadSpec(model="gpt-tiny", attention="flash"))
 
 
+def test_remote_code_is_of_hugging_face_models_only() -> None:
+    with pytest.raises(UsageError, match="--trust-remote-code has no effect on convnet"):
+        resolve(WorkloadSpec(model="convnet", trust_remote_code=True))
+
+
 def test_required_option_is_asked_for(user_file: WriteFile) -> None:
     path = user_file(HEAD + "def make(seq_len):\n    return linear()\n")
     with pytest.raises(UsageError, match="needs --seq-len"):

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bsprof.errors import UsageError, WorkloadError
-from bsprof.records import Category, Mode, Precision, WorkloadSpec
+from bsprof.records import Category, Mode, Note, Precision, WorkloadSpec
 from bsprof.workloads.resolve import resolve
 from bsprof.workloads.training import Training, build_training
 from bsprof.workloads.workload import Workload
@@ -88,6 +88,11 @@ def test_two_updates_equal_a_loop_written_by_hand(
             optimizer.zero_grad()
     for ours, other in zip(training.model.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(ours, other)
+
+
+def test_notes_of_the_workload_are_those_of_what_is_built() -> None:
+    note = Note(code="mine", message="batches are small")
+    assert note in build(net_workload(notes=(note,))).notes
 
 
 def test_nothing_of_a_micro_step_outlives_it_but_gradients() -> None:
