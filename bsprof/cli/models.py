@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bsprof.cli.options import DOCUMENT_SCHEMA, Color, Debug, Json, Quiet, Verbose, terminal_of
-from bsprof.errors import UsageError
+from bsprof.errors import UsageError, WorkloadError
 
 if TYPE_CHECKING:
     from bsprof.cli.terminal import Terminal
@@ -64,6 +65,16 @@ def command(
     text = text or ""
     form = _form(text)
     if form is not None:
+        _refuse_filters(
+            text,
+            {
+                "--family": family,
+                "--task": task,
+                "--min-parameters": min_parameters,
+                "--max-parameters": max_parameters,
+                "--explain": explain,
+            },
+        )
         _tell_form(terminal, text, form, as_json=as_json)
         return
     if family is not None:
@@ -76,7 +87,7 @@ def command(
         max_parameters=None if max_parameters is None else parse_parameters(max_parameters),
     )
     if not matches:
-        raise _no_match(text)
+        raise _no_match(text, known=bool(list_models(text)))
     named = find_model(text) if text else None
     if named in matches:
         others = [model.name for model in matches if model != named]
@@ -94,9 +105,25 @@ def command(
             _tell_forms(terminal, FORMS)
 
 
-def _no_match(text: str) -> UsageError:
+def _refuse_filters(text: str, given: Mapping[str, object]) -> None:
+    """Refuse what has no effect on a model that is not in the list."""
+    for option, value in given.items():
+        if value:
+            raise UsageError(
+                f"{option} has no effect on {text}",
+                found="a model that is not listed here",
+                next_step="leave it out",
+            )
+
+
+def _no_match(text: str, *, known: bool) -> UsageError:
     from bsprof.workloads.listing import near_names
 
+    if known:
+        return UsageError(
+            f"no model of {text!r} meets the filters" if text else "no model meets the filters",
+            next_step="ask for less",
+        )
     near = near_names(text) if text else []
     return UsageError(
         f"no model matches {text!r}" if text else "no model matches",
@@ -175,12 +202,19 @@ def _sample_text(model: KnownModel) -> str:
 
 
 def _form(text: str) -> ModelForm | None:
-    """The form of `--model` that the text has, for models that are not listed here."""
-    from bsprof.workloads.listing import FORMS, find_model
+    """The form of `--model` that the text has, for models that are not listed here.
 
-    place, colon, name = text.rpartition(":")
-    if not colon or not name or find_model(text) is not None:
+    Raises:
+        UsageError: a colon, and none of the forms.
+    """
+    from bsprof.workloads.listing import FORMS, find_model
+    from bsprof.workloads.names import parse_model
+
+    place, colon, _ = text.rpartition(":")
+    if not colon or find_model(text) is not None:
         return None
+    with suppress(WorkloadError):  # a file that is not there yet has its form all the same
+        parse_model(text)
     for form in FORMS:
         if form.package and text.partition(":")[0] == form.form.partition(":")[0]:
             return form

@@ -42,7 +42,9 @@ def command(
     model: Annotated[
         str,
         typer.Option(
-            metavar="MODEL", help="Built-in name, file.py:factory or package.module:factory."
+            metavar="MODEL",
+            help="Name (see `bsprof models`), timm:NAME, torchvision:NAME, hf:FOLDER-or-id, "
+            "file.py:factory or package.module:factory.",
         ),
     ],
     device: Annotated[
@@ -78,7 +80,7 @@ def command(
     optimizer: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Optimizer of torch.optim in lower case.", show_default="adamw"
+            metavar="NAME", help="Optimizer of torch.optim or bitsandbytes.", show_default="adamw"
         ),
     ] = None,
     optimizer_option: Annotated[

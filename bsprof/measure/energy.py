@@ -44,8 +44,8 @@ def energy_window(
         training.micro_step(batch, 1.0)
         training.optimizer_step()
         training.zero_grad()
+        device.synchronize()  # else a host that runs ahead would queue many windows' worth
         updates += 1
-    device.synchronize()
     after, seconds = device.energy_j(), time.perf_counter() - start
     if after is None or after <= before:
         return None

@@ -20,6 +20,7 @@ from bsprof.recommend.differences import (
     differences,
     labels,
     models_differ,
+    sample_size,
     sources_differ,
 )
 from bsprof.recommend.infeasible import nothing_measured
@@ -29,6 +30,19 @@ from bsprof.recommend.wording import listing, with_interval
 from bsprof.records import Note, Origin, Plan, Profile, Quantity, RankPieces, per_second
 from bsprof.units import format_count, format_share
 
+CPU_SCATTER = 0.10
+"""By how much one size differs between processes on a CPU: page faults of a heap that is laid out
+by chance (a small convnet, four processes a size, two cores)."""
+CARRIED = frozenset(
+    {
+        "inference-no-accumulation",
+        "interpolated-size",
+        "memory-unknown",
+        "other-world-size",
+        "synchronisation-not-measured",
+    }
+)
+"""Codes of notes on a plan that bear on how it compares."""
 UNLIKE = frozenset({"different-models", "different-modes", "edited-sources", "different-samples"})
 """Codes of notes that say: this compares things that are not alike."""
 
@@ -49,6 +63,7 @@ class ComparedProfile:
         ratio: `rate_per_s` over that of the first profile with an answer; None without both.
         verdict: The ratio as a sentence without a full stop; empty for that first profile.
         error: Why there is no answer; None where there is one.
+        remarks: What the plan's own notes say that bears on the comparison.
     """
 
     name: str
@@ -60,6 +75,7 @@ class ComparedProfile:
     ratio: Quantity | None = None
     verdict: str = ""
     error: BsprofError | None = None
+    remarks: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +129,8 @@ def compare_profiles(
 
     Args:
         profiles: Name and profile; the first with an answer is what the others are held against.
-        target_batch: Samples per update over all ranks. Without a target (and in inference) the
-            sizes that sweeps confirmed, else the fastest per sample, are compared by their
-            micro-steps.
+        target_batch: Samples per update over all ranks. Without a target the sizes that sweeps
+            confirmed, else the fastest per sample, are compared by their micro-steps.
         target_tokens: The same in tokens; give one of the two.
         world_size: Data-parallel ranks.
         headroom: Usable memory that a plan leaves free: a float is a share from 0 to 1, an int
@@ -145,8 +160,15 @@ def compare_profiles(
                     world_size=world_size,
                     headroom=headroom,
                 )
-                rate = answer.plan.samples_per_s
-                compared.append(replace(entry, plan=answer.plan, rate_per_s=rate, knee=answer.knee))
+                compared.append(
+                    replace(
+                        entry,
+                        plan=answer.plan,
+                        rate_per_s=answer.plan.samples_per_s,
+                        knee=answer.knee,
+                        remarks=tuple(n for n in answer.notes if n.code in CARRIED),
+                    )
+                )
         except (NoFeasibleBatch, MeasurementError) as error:
             compared.append(replace(entry, error=error))
     unit: Literal["sample", "token"] = "token" if _by_tokens(compared) else "sample"
@@ -298,6 +320,23 @@ def _notes(judged: Sequence[ComparedProfile], unit: str) -> Iterator[Note]:
                 message=f"The sweep of {entry.label} did not end by itself; sizes that were not "
                 "tried may be faster.",
             )
+        for remark in entry.remarks:
+            yield replace(remark, message=f"{entry.label}: {remark.message}")
+    if any(map(_is_small_on_cpu, judged)):
+        yield Note(
+            code="cpu-processes-differ",
+            message="On a CPU one size runs up to 10 % faster or slower from process to process; "
+            "the intervals hold only what each sweep saw within itself.",
+            hint="sweep again before so small a difference counts",
+        )
+
+
+def _is_small_on_cpu(entry: ComparedProfile) -> bool:
+    """Whether a difference is shown that another process might not show."""
+    if entry.ratio is None or not entry.verdict or entry.profile.device.kind != "cpu":
+        return False
+    shown = not entry.ratio.low <= 1 <= entry.ratio.high
+    return shown and abs(entry.ratio.value - 1) <= CPU_SCATTER
 
 
 def _on_likeness(
@@ -327,5 +366,5 @@ def _on_likeness(
             message=f"Samples have different numbers of tokens ({sizes}), so tokens per second "
             "are compared.",
         )
-    elif len({p.workload.image_size for p in profiles}) > 1:
-        yield Note(code="different-samples", message="Images do not have the same size.")
+    elif len(set(map(sample_size, profiles))) > 1:
+        yield Note(code="different-samples", message="Samples do not have the same size.")

@@ -11,7 +11,8 @@ from typing import Any
 
 from bsprof.records import Profile, WorkloadSpec
 from bsprof.units import format_bytes
-from bsprof.workloads.catalogue.entries import find_entry
+from bsprof.workloads.catalogue.entries import Setting, find_entry
+from bsprof.workloads.listing import find_model
 
 _SAME_SPEED = frozenset({"model", "seed", "trust_remote_code"})  # the model is looked at on its own
 _NAMES = {
@@ -71,10 +72,25 @@ def labels(profiles: Sequence[tuple[str, Profile]]) -> tuple[str, ...]:
 
 
 def models_differ(profiles: Sequence[Profile]) -> bool:
-    """Whether the models are not the same: by name, or by how many parameters they have."""
+    """Whether the models are not the same: by name, or by how many parameters they have.
+
+    Adapters, and positions that are learned for samples of one size, do not make another model.
+    """
     counts = {p.facts.parameter_count for p in profiles if p.facts is not None}
-    adapted = {(p.workload.lora_rank, p.workload.lora_targets) for p in profiles}
-    return len(set(_models(profiles))) > 1 or (len(counts) > 1 and len(adapted) == 1)
+    alike = {(p.workload.lora_rank, p.workload.lora_targets, sample_size(p)) for p in profiles}
+    return len(set(_models(profiles))) > 1 or (len(counts) > 1 and len(alike) == 1)
+
+
+def sample_size(profile: Profile) -> tuple[Setting | None, Setting | None]:
+    """Tokens and pixels per side of a sample, where they are known: as asked, else by default."""
+    spec = profile.workload
+    known = find_model(spec.model)
+    usual: Mapping[str, Setting] = {} if known is None else known.sample
+
+    def of(name: str, asked: int | None) -> Setting | None:
+        return asked if asked is not None else spec.model_options.get(name, usual.get(name))
+
+    return of("seq_len", spec.seq_len), of("image_size", spec.image_size)
 
 
 def sources_differ(profiles: Sequence[Profile]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bsprof.fit.loader import LoaderRate, Supply, Verdict, by_workers, supply
 from bsprof.fit.samples import TIE_SHARE
 from bsprof.recommend.reasons import Ground
-from bsprof.recommend.wording import listing, with_interval
+from bsprof.recommend.wording import listing, plural, with_interval
 from bsprof.records import Note, Quantity
 from bsprof.units import format_count, format_seconds, format_share
 
@@ -111,7 +111,7 @@ def _rate(rate: LoaderRate) -> str:
 
 
 def _number(rate: LoaderRate) -> str:
-    return f"{rate.num_workers:,}" if rate.num_workers else "None"
+    return plural(rate.num_workers, "worker")
 
 
 def _prefetch(rate: LoaderRate) -> str:

@@ -116,10 +116,11 @@ class WorkloadKey:
     Attributes:
         sources: The factory's source file and what it imports from beside it; for a built-in,
             bsprof's own workload sources.
-        parameters: Names, shapes and types of all parameters and buffers.
+        parameters: Names, shapes and types of all parameters and buffers; samples in the data
+            set and tokens per sample, where these are known.
         operators: The operators of one micro-step, in order.
         options: The workload spec.
-        software: Versions of Python, torch, its libraries, and bsprof.
+        software: Versions of Python, torch, its libraries, packages of models, and bsprof.
     """
 
     sources: str

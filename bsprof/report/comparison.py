@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bsprof.recommend.compare import ComparedProfile, Comparison, ratio_text
 from bsprof.recommend.wording import plural, with_interval
-from bsprof.records import Plan, Profile, Regime
+from bsprof.records import Mode, Origin, Plan, Profile, Regime
 from bsprof.report.summary import Summary
 from bsprof.report.tables import Column, Emphasis, Row, Table
 from bsprof.report.words import joules, note_text, quantity_text, size_range_text
@@ -33,6 +33,8 @@ def comparison_summary(comparison: Comparison) -> Summary:
 def compared_text(comparison: Comparison) -> str:
     """What the rates are of: plans for a target, or micro-steps of the fastest sizes."""
     if not comparison.has_target:
+        if _all_infer(comparison):
+            return "the fastest size of each, by its forward pass"
         return (
             "the fastest size of each, by micro-steps alone: what many accumulation steps approach"
         )
@@ -49,20 +51,23 @@ def comparison_table(comparison: Comparison) -> Table:
     """Side by side: a column per profile, what differs between them first."""
     unit, update = f"{comparison.unit}s/s", "update"
     if not comparison.has_target:
-        unit, update = f"{unit} in micro-steps", "update of one micro-batch"
+        infer = _all_infer(comparison)
+        unit = unit if infer else f"{unit} in micro-steps"
+        update = "forward pass" if infer else "update of one micro-batch"
+    ratio = f"ratio to {_base(comparison)}"
     questions: tuple[tuple[str, Callable[[ComparedProfile], str]], ...] = (
         ("micro-batch", _of_plan(_size)),
         ("accumulation steps", _of_plan(lambda plan: f"{plan.accumulation_steps:,}")),
         (update, _of_plan(lambda plan: quantity_text(plan.step_time_s, format_seconds))),
         (unit, lambda entry: quantity_text(entry.rate_per_s, format_count)),
-        ("ratio to the first", _ratio),
+        (ratio, _ratio),
         ("peak memory", _of_plan(lambda p: quantity_text(p.device_used_bytes, format_bytes))),
         ("energy of an update", _of_plan(lambda p: quantity_text(p.energy_j, joules))),
         ("usable memory", lambda entry: format_bytes(entry.profile.device.usable_bytes)),
         ("largest that fits", lambda entry: _largest(entry.profile)),
         ("knee", lambda entry: "" if entry.knee is None else size_range_text(entry.knee)),
         ("regime", _of_plan(lambda p: "" if p.regime is Regime.UNKNOWN else f"{p.regime} bound")),
-        ("checked", _of_plan(_checked)),
+        ("checked", _checked),
         ("profile", lambda entry: "" if entry.name == entry.label else entry.name),
     )
     rows = [
@@ -71,7 +76,7 @@ def comparison_table(comparison: Comparison) -> Table:
     for name, write in questions:
         cells = tuple(write(entry) for entry in comparison.profiles)
         if any(cells) and not (name == "accumulation steps" and not comparison.has_target):
-            emphasis = Emphasis.CHOSEN if name == "ratio to the first" else Emphasis.NONE
+            emphasis = Emphasis.CHOSEN if name == ratio else Emphasis.NONE
             rows.append(Row(cells=(name, *cells), emphasis=emphasis))
     return Table(
         caption="Side by side",
@@ -112,10 +117,26 @@ def _largest(profile: Profile) -> str:
     return "" if largest is None else size_range_text(largest)
 
 
-def _checked(plan: Plan) -> str:
-    if plan.confirmed:
+def _checked(entry: ComparedProfile) -> str:
+    if entry.plan is None:
+        return ""
+    if entry.profile.origin is not Origin.MEASURED:
+        return str(entry.profile.origin)
+    if entry.plan.confirmed:
         return "ran again, fitted"
-    return "not measured" if plan.interpolated else "measured once"
+    return "not measured" if entry.plan.interpolated else "measured once"
+
+
+def _base(comparison: Comparison) -> str:
+    """The profile that the ratios are to."""
+    answered = [entry for entry in comparison.profiles if entry.rate_per_s is not None]
+    if not answered or answered[0] is comparison.profiles[0]:
+        return "the first"
+    return answered[0].label
+
+
+def _all_infer(comparison: Comparison) -> bool:
+    return all(entry.profile.workload.mode is Mode.INFER for entry in comparison.profiles)
 
 
 def _same_text(comparison: Comparison) -> str:

@@ -22,12 +22,21 @@ if TYPE_CHECKING:
 
 _CHANGES = {
     "sources": "the source files of the workload",
-    "parameters": "the parameters of the model (names, shapes or types)",
+    "parameters": "the parameters of the model (names, shapes or types), or the data set",
     "operators": "the operators of a micro-step",
     "options": "the options of the workload",
     "software": "the software (Python, torch, its libraries, or bsprof)",
 }
-_MODEL_PACKAGES = ("lightning", "peft", "timm", "torchvision", "transformers")
+_MODEL_PACKAGES = (
+    "accelerate",
+    "bitsandbytes",
+    "lightning",
+    "peft",
+    "pytorch_lightning",
+    "timm",
+    "torchvision",
+    "transformers",
+)
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -41,7 +50,7 @@ def workload_key(spec: WorkloadSpec, training: Training, operators: Sequence[str
     """
     return WorkloadKey(
         sources=_digest_sources(spec.model),
-        parameters=_digest(_parameter_lines(training.model)),
+        parameters=_digest([*_parameter_lines(training.model), _data_line(training)]),
         operators=_digest(operators),
         options=_digest([json.dumps(to_json(spec), sort_keys=True)]),
         software=_digest(_software_lines()),
@@ -100,6 +109,12 @@ def _belongs(path: Path, folder: Path) -> bool:
 def _parameter_lines(model: nn.Module) -> list[str]:
     named = [*model.named_parameters(), *model.named_buffers()]
     return [f"{name} {tuple(t.shape)} {t.dtype} {t.requires_grad}" for name, t in named]
+
+
+def _data_line(training: Training) -> str:
+    """What is known of the user's data."""
+    facts = training.facts
+    return f"{facts.dataset_size} samples of {facts.tokens_per_sample} tokens"
 
 
 def _software_lines() -> list[str]:

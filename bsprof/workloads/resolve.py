@@ -1,4 +1,4 @@
-"""From `--model` to a `Workload`: a built-in, or the user's factory, loaded and called.
+"""From `--model` to a `Workload`: a known model, a package's, or the user's factory, called.
 
 Imports the user's code, so only a worker calls this.
 """
@@ -61,6 +61,7 @@ def resolve(spec: WorkloadSpec) -> Workload:
         workload = cast(Workload, module.workload(spec))
     elif name.kind == "catalogue":
         entry = entries()[name.location]
+        _refuse_twice(spec)
         module = importlib.import_module(f"bsprof.workloads.families.{entry.family}")
         workload = cast(Workload, module.workload(spec, entry))
     elif name.kind in SOURCES:
@@ -70,6 +71,16 @@ def resolve(spec: WorkloadSpec) -> Workload:
         workload = _call(load_factory(name), spec)
     _check_options(spec, workload)
     return workload
+
+
+def _refuse_twice(spec: WorkloadSpec) -> None:
+    """Refuse a setting that is given as an option of its own, too: one would be ignored."""
+    for field in ("seq_len", "image_size"):
+        if field in spec.model_options and getattr(spec, field) is not None:
+            raise UsageError(
+                f"{OPTIONS[field][0]} and --model-option {field} say the same",
+                next_step="leave one of them out",
+            )
 
 
 def _refuse_model_options(spec: WorkloadSpec) -> None:

@@ -336,6 +336,13 @@ def _build_optimizer(spec: WorkloadSpec, workload: Workload, model: nn.Module) -
             f"`optimizer` of {spec.model} must return a torch.optim.Optimizer",
             found=f"it returned a {type(optimizer).__name__}",
         )
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if spec.lora_rank is not None and not held.issuperset(map(id, parameters)):
+        raise UsageError(
+            f"--lora has no effect on {spec.model}",
+            found="an optimizer that was made before the adapters, and does not hold them",
+            next_step="make it from the parameters that `optimizer` is given",
+        )
     return optimizer
 
 

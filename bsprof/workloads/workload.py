@@ -316,8 +316,9 @@ class Workload:
         weighs the tokens of all micro-batches of an update alike, is not passed.
 
         Batch size, accumulation, `max_grad_norm` and the learning rate's schedule of the
-        arguments play no part: bsprof's options do. Mixed precision and `torch_compile` must
-        agree with them (`--precision`, `--compile`), else the first step is refused.
+        arguments play no part: bsprof's options do. Mixed precision or `torch_compile` that the
+        arguments ask for must be asked of bsprof, too (`--precision`, `--compile`), else the
+        first step is refused.
 
         Args:
             trainer: A Trainer, or a function that makes one. With a function, or a `model_init`,

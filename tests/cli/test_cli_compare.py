@@ -75,7 +75,8 @@ def test_unlike_things_are_warned_about(run, make_profile, folder):
     assert outcome.status == 0
     assert "warning: The models are not the same" in outcome.err
     assert "note: b.json is partial; finish it with `bsprof sweep --model mlp" in outcome.err
-    assert len(outcome.err.splitlines()) == 2
+    assert "warning: Samples do not have the same size" in outcome.err
+    assert len(outcome.err.splitlines()) == 3
     assert run("compare", "a.json", "b.json", "-q").err == ""
 
 

@@ -119,7 +119,10 @@ def test_a_package_that_is_missing_is_said_to_be(run, monkeypatch, installed):
     [
         (["gtp2"], ["no model matches 'gtp2'", "near: gpt2"]),
         (["qqqqqqqq"], ["no model matches 'qqqqqqqq'", "see `bsprof models`"]),
-        (["--min-parameters", "900T"], ["no model matches", "ask for less"]),
+        (["--min-parameters", "900T"], ["no model meets the filters", "ask for less"]),
+        (["gpt2", "--max-parameters", "1M"], ["no model of 'gpt2' meets the filters"]),
+        (["timm:x", "--family", "vit"], ["--family has no effect on timm:x"]),
+        (["http://x.y/z"], ["cannot read the model 'http://x.y/z'"]),
         (["--family", "vitt"], ["unknown family 'vitt'", "did you mean vit"]),
         (["--max-parameters", "3GB"], ["cannot read the number of parameters '3GB'"]),
     ],

@@ -140,7 +140,6 @@ def test_samples_of_different_length_are_compared_by_tokens():
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"workload": WorkloadSpec(model="mlp")}, "different-models"),
         ({"facts": facts(parameter_count=5, tokens_per_sample=128)}, "different-models"),
         ({"workload": WorkloadSpec(model="gpt-tiny", mode=Mode.INFER)}, "different-modes"),
         ({"workload": WorkloadSpec(model="gpt-tiny", image_size=64)}, "different-samples"),
@@ -150,6 +149,41 @@ def test_samples_of_different_length_are_compared_by_tokens():
 )
 def test_what_makes_a_comparison_unequal_is_noted(changes, code):
     assert [n.code for n in compared(made(), made(**changes)).notes] == [code]
+
+
+def test_another_model_may_have_other_samples_too():
+    found = compared(made(), made(workload=WorkloadSpec(model="mlp")))
+    assert [n.code for n in found.notes] == ["different-models", "different-samples"]
+
+
+def test_a_size_that_is_the_default_is_no_difference():
+    usual, asked = (
+        made(workload=WorkloadSpec(model="vit-tiny", image_size=size)) for size in (None, 32)
+    )
+    assert compared(usual, asked).notes == ()
+    option = made(workload=WorkloadSpec(model="resnet50", model_options={"image_size": 96}))
+    found = compared(made(workload=WorkloadSpec(model="resnet50")), option)
+    assert [n.code for n in found.notes] == ["different-samples"]
+
+
+def test_positions_for_longer_samples_make_no_other_model():
+    usual = made(facts=facts(parameter_count=100))
+    longer = made(
+        workload=WorkloadSpec(model="gpt-tiny", seq_len=512), facts=facts(parameter_count=101)
+    )
+    assert "different-models" not in [n.code for n in compared(usual, longer).notes]
+
+
+def test_what_a_plan_leaves_out_is_told_of_each():
+    profiles = [(name, made(name=name)) for name in "ab"]
+    notes = compare_profiles(profiles, target_batch=64, world_size=2).notes
+    assert [n.code for n in notes].count("synchronisation-not-measured") == 2
+
+
+def test_a_small_difference_on_a_cpu_is_doubted():
+    a, b, c = made(0.010), made(0.0107), made(0.02)
+    assert "cpu-processes-differ" in [n.code for n in compared(a, b).notes]
+    assert "cpu-processes-differ" not in [n.code for n in compared(a, c).notes]
 
 
 def test_an_edited_file_is_noted():

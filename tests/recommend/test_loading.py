@@ -56,7 +56,7 @@ def test_a_loader_that_keeps_up_names_the_fewest_workers():
 def test_fewer_workers_that_may_do_are_named():
     takes = answered({}).plan.samples_per_s.value
     note = the_note(answered({1: takes, 2: 3 * takes}))
-    assert note.message.endswith("1 may do as well: too close to tell.")
+    assert note.message.endswith("1 worker may do as well: too close to tell.")
     assert note.hint.startswith("num_workers=2")
     note = the_note(answered({1: takes}))
     assert note.code == "loader-unclear"

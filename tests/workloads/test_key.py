@@ -59,7 +59,7 @@ def test_each_kind_of_change_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     longer = key_differences(old, key_of(replace(spec, seq_len=5)))
     assert longer == (
-        "the parameters of the model (names, shapes or types)",
+        "the parameters of the model (names, shapes or types), or the data set",
         "the options of the workload",
     )
     monkeypatch.setattr("torch.__version__", "2.99.0")

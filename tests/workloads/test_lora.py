@@ -299,3 +299,17 @@ def test_the_workloads_own_optimizer_gets_the_adapters() -> None:
     training = build_training(WorkloadSpec(model="mine", lora_rank=RANK), workload, "cpu")
     assert [id(p) for p in given] == [id(p) for p in training.model.parameters() if p.requires_grad]
     assert len(given) == 8
+
+
+def test_an_optimizer_that_does_not_hold_the_adapters_is_refused() -> None:
+    model = Net()
+    early = torch.optim.AdamW(model.parameters())
+    workload = Workload(
+        model=lambda: model,
+        batch=lambda b, device: torch.randn(b, 5, 6, device=device),
+        loss=lambda model, batch: model(batch).square().mean(),
+        optimizer=lambda params: early,  # noqa: ARG005
+    )
+    spec = WorkloadSpec(model="mine", lora_rank=RANK)
+    with pytest.raises(UsageError, match="--lora has no effect"):
+        build_training(spec, workload, "cpu")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,6 +80,16 @@ def test_attention_without_effect_is_refused() -> None:
 def test_remote_code_is_of_hugging_face_models_only() -> None:
     with pytest.raises(UsageError, match="--trust-remote-code has no effect on convnet"):
         resolve(WorkloadSpec(model="convnet", trust_remote_code=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [("gpt2", "seq_len"), ("llama-3.2-1b", "seq_len"), ("resnet50", "image_size")],
+)
+def test_a_size_that_is_given_twice_is_refused(model: str, field: str) -> None:
+    asked: dict[str, Any] = {field: 64, "model_options": {field: 32}}
+    with pytest.raises(UsageError, match=f"--model-option {field} say the same"):
+        resolve(WorkloadSpec(model=model, **asked))
 
 
 def test_required_option_is_asked_for(user_file: WriteFile) -> None:

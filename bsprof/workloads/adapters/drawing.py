@@ -104,6 +104,22 @@ class Drawing:
 
     def notes(self) -> tuple[Note, ...]:
         """What the reader of a profile must know of its batches."""
+        return (*self._on_lengths(), *self._on_tokens())
+
+    def _on_tokens(self) -> tuple[Note, ...]:
+        if self._percentile is None or self._alike or self.tokens_per_sample is None:
+            return ()
+        return (
+            Note(
+                code="tokens-at-the-mean",
+                message=f"a sample counts as {self.tokens_per_sample:,} tokens, the mean of those "
+                f"examined, but times are of batches by length ({self._choice.lengths}): tokens "
+                "per second in training differ",
+                hint="lengths='histogram' times batches as they come",
+            ),
+        )
+
+    def _on_lengths(self) -> tuple[Note, ...]:
         if self._percentile is None:
             return (
                 Note(
@@ -178,7 +194,8 @@ class Drawing:
             if count_tokens:
                 tokens.append(self._tokens_of(sample))
             self._alike = len(set(self._lengths.values())) == 1
-            if len(self._lengths) == ALIKE and self._alike and len(set(tokens)) <= 1:
+            seen_enough = self._samples.shuffled and len(self._lengths) == ALIKE
+            if seen_enough and self._alike and len(set(tokens)) <= 1:
                 break
         read = len(self._lengths)
         self._saw_all = read == self.size or read == len(keys) < self._choice.examined

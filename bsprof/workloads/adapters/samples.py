@@ -15,9 +15,12 @@ class Samples(Protocol):
 
     Attributes:
         size: Samples in the data set; None when unknown.
+        shuffled: Whether what is examined comes in random order: then the first say what the
+            others are like.
     """
 
     size: int | None
+    shuffled: bool
 
     def examined(self, wanted: int) -> Sequence[int]:
         """Keys of that many samples (of all, if there are fewer), for `read`.
@@ -50,16 +53,20 @@ class IndexedSamples:
 
     def __init__(self, dataset: Any, positions: Sequence[int], seed: int) -> None:
         self.size: int | None = len(positions)
+        self.shuffled = True
         self._dataset = dataset
         self._positions = positions
         self._examining, self._drawing = random.Random(seed), random.Random(seed)
         self._order: dict[int, None] = {}
+        self._all: list[int] = []
+        self._seed = seed
 
     def examined(self, wanted: int) -> Sequence[int]:
-        """Keys at random, each once; all of them in order where that is more than half."""
+        """Keys at random, each once; all of them, shuffled, where that is more than half."""
         count = len(self._positions)
         if 2 * wanted > count:
-            return range(count)
+            self._all = self._all or random.Random(self._seed).sample(range(count), count)
+            return self._all
         while len(self._order) < wanted:
             self._order.setdefault(self._examining.randrange(count))
         return list(self._order)[:wanted]
@@ -89,6 +96,7 @@ class StreamedSamples:
 
     def __init__(self, stream: Iterable[Any]) -> None:
         self.size = _length(stream)
+        self.shuffled = False
         self._stream = stream
         self._examining: Iterator[Any] | None = None
         self._drawing: Iterator[Any] = iter(())

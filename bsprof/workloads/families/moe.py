@@ -51,6 +51,7 @@ class MoeSettings(DecoderSettings):
     experts: int
     chosen: int
     normalised: bool
+    gated: bool = True
     shared_feed_forward: int = 0
     capacity_factor: float = 1.0
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from bsprof.errors import UsageError
 from bsprof.records import WorkloadSpec
 from bsprof.workloads.builtins.data import Images, image_batches
 from bsprof.workloads.sources.torchvision_builder import Builder
@@ -65,6 +66,12 @@ def video_workload(builder: Builder, spec: WorkloadSpec) -> Workload:
 
 def _workload(builder: Builder, size: int, batch: Callable[..., Images]) -> Workload:
     settings = {}
+    twice = {"image_size", "input_size"} & set(builder.options)
+    if builder.package in SIZE_ARGUMENTS and twice:
+        raise UsageError(
+            f"--model-option {min(twice)} would not change the images",
+            next_step="give the size as --image-size",
+        )
     if builder.package in SIZE_ARGUMENTS:
         settings = SIZE_ARGUMENTS[builder.package](size)
     if builder.name in AUX_WEIGHTS:

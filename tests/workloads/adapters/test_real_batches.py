@@ -92,16 +92,22 @@ def test_longest_takes_the_longest_of_all() -> None:
         assert indices(workload, size) == sorted(by_length()[-size:])
     assert workload.batch(3, CPU)["input_ids"].shape == (3, max(LENGTHS))
     assert workload.dataset_size == 100
-    assert workload.notes == ()
+    assert [note.code for note in workload.notes] == ["tokens-at-the-mean"]
+    assert "counts as 51 tokens" in workload.notes[0].message
     with pytest.raises(WorkloadError, match="batch of 101 samples"):
         workload.batch(101, CPU)
+
+
+def test_longest_is_found_in_a_data_set_sorted_by_length() -> None:
+    workload = texts(Texts([10] * 90 + [1000] * 10), collate=pad)
+    assert workload.batch(4, CPU)["input_ids"].shape == (4, 1000)
 
 
 def test_a_percentile_is_never_passed_while_shorter_ones_are_left() -> None:
     workload = texts(Texts(LENGTHS), collate=pad, lengths="p90")
     assert indices(workload, 8) == sorted(by_length()[82:90])
     assert indices(workload, 95) == sorted(by_length()[:95])
-    (note,) = workload.notes
+    note, _ = workload.notes
     assert note.code == "batches-by-length"
     assert "up to the length at p90 among 100 examined of 100 (1 to 101 elements)" in note.message
 
@@ -110,7 +116,7 @@ def test_only_so_many_are_examined_and_the_note_says_so() -> None:
     data = Texts([n % 50 + 5 for n in range(5000)] + [900])
     workload = texts(data, collate=pad, examined=150, length=lambda s: len(s["input_ids"]) + 1)
     assert len(set(data.read)) == 150
-    (note,) = workload.notes
+    note, _ = workload.notes
     assert "the longest samples among 150 examined of 5,001 (6 to 55 elements)" in note.message
     assert "longer ones take more memory" in note.message
 

@@ -74,6 +74,8 @@ LARGER = {"resnet18": 96, "resnet50": 96, "efficientnet-b0": 96, "ddpm-cifar10":
 
 def build(model: str, **more: Any) -> Training:
     options = {**REDUCED[model], **more.pop("model_options", {})}
+    if "image_size" in more:
+        options.pop("image_size", None)
     spec = WorkloadSpec(model=model, model_options=options, **more)
     return build_training(spec, resolve(spec), "cpu")
 
