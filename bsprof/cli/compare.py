@@ -14,7 +14,9 @@ from bsprof.cli.options import (
     Quiet,
     Verbose,
     beaten,
+    json_wanted,
     on_command_line,
+    refuse_without_target,
     terminal_of,
 )
 from bsprof.errors import UsageError
@@ -90,12 +92,7 @@ def command(
     from bsprof.recommend.target import DEFAULT_HEADROOM
     from bsprof.units import parse_share_or_bytes
 
-    if "as_json" in beaten(ctx, ("as_json",), ("output",)) and output == STDOUT:
-        as_json = False
-    if as_json and output == STDOUT:
-        raise UsageError(
-            "--json and -o - both want stdout", next_step="write the report to a file, or drop one"
-        )
+    as_json = json_wanted(ctx, as_json=as_json, to_stdout=output == STDOUT)
     lost = beaten(ctx, ("target_batch",), ("target_tokens",))
     target_batch = None if "target_batch" in lost else target_batch
     target_tokens = None if "target_tokens" in lost else target_tokens
@@ -128,15 +125,8 @@ def _refuse_useless(ctx: typer.Context, *, target: int | None, output: str | Non
     Raises:
         UsageError: one of them was given as a flag.
     """
-    useless = []
     if target is None:
-        useless = [name for name in ("world_size", "headroom") if on_command_line(ctx, name)]
-    if useless:
-        names = " and ".join("--" + name.replace("_", "-") for name in useless)
-        raise UsageError(
-            f"{names} {'has' if len(useless) == 1 else 'have'} no effect without a target",
-            next_step="add --target-batch or --target-tokens",
-        )
+        refuse_without_target(ctx, ("world_size", "headroom"))
     if output is None and on_command_line(ctx, "report_format"):
         raise UsageError("--format has no effect without -o", next_step="name a file with -o")
 

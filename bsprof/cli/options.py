@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bsprof.cli.terminal import Terminal
+from bsprof.errors import UsageError
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
@@ -36,6 +37,36 @@ def on_command_line(ctx: typer.Context, *names: str) -> bool:
     """Whether one of these parameters was given as a flag, not by configuration or default."""
     sources = (ctx.get_parameter_source(name) for name in names)
     return any(source is not None and source.name == "COMMANDLINE" for source in sources)
+
+
+def refuse_without_target(ctx: typer.Context, names: Sequence[str]) -> None:
+    """Refuse flags that are about a target, where none was given.
+
+    Raises:
+        UsageError: one of these parameters was given as a flag.
+    """
+    useless = [name for name in names if on_command_line(ctx, name)]
+    if useless:
+        options = " and ".join("--" + name.replace("_", "-") for name in useless)
+        raise UsageError(
+            f"{options} {'has' if len(useless) == 1 else 'have'} no effect without a target",
+            next_step="add --target-batch or --target-tokens",
+        )
+
+
+def json_wanted(ctx: typer.Context, *, as_json: bool, to_stdout: bool) -> bool:
+    """Whether to print JSON, of a command that may write its report to stdout instead.
+
+    Raises:
+        UsageError: both want stdout, and no flag wins over configuration.
+    """
+    if not (as_json and to_stdout):
+        return as_json
+    if "as_json" in beaten(ctx, ("as_json",), ("output",)):
+        return False
+    raise UsageError(
+        "--json and -o - both want stdout", next_step="write the report to a file, or drop one"
+    )
 
 
 def beaten(ctx: typer.Context, *sides: Sequence[str]) -> frozenset[str]:

@@ -17,7 +17,9 @@ from bsprof.cli.options import (
     Quiet,
     Verbose,
     beaten,
+    json_wanted,
     on_command_line,
+    refuse_without_target,
     terminal_of,
 )
 from bsprof.errors import UsageError
@@ -98,12 +100,7 @@ def command(
     from bsprof.cli.output import STDOUT, check_output, write_output
     from bsprof.report import build_report, render
 
-    if "as_json" in beaten(ctx, ("as_json",), ("output",)) and output == STDOUT:
-        as_json = False
-    if as_json and output == STDOUT:
-        raise UsageError(
-            "--json and -o - both want stdout", next_step="write the report to a file, or drop one"
-        )
+    as_json = json_wanted(ctx, as_json=as_json, to_stdout=output == STDOUT)
     kind = format_of(output, report_format)
     check_output(output, force=force)
     names: list[str | None] = [*profiles] if profiles else [None]
@@ -185,13 +182,7 @@ def _recommendation(
         None if name in lost else getattr(question, name) for name in _TARGETS
     )
     if target_batch is None and target_tokens is None:
-        useless = [name for name in _DETAILS if on_command_line(ctx, name)]
-        if useless:
-            names = " and ".join("--" + name.replace("_", "-") for name in useless)
-            raise UsageError(
-                f"{names} {'has' if len(useless) == 1 else 'have'} no effect without a target",
-                next_step="add --target-batch or --target-tokens",
-            )
+        refuse_without_target(ctx, _DETAILS)
         return None
     if len(chosen) != 1:
         if not on_command_line(ctx, *_TARGETS):

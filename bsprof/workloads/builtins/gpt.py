@@ -80,12 +80,14 @@ def init_weights(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-def token_batches(seq_len: int, seed: int) -> Callable[[int, torch.device], Tokens]:
+def token_batches(
+    vocabulary: int, seq_len: int, seed: int
+) -> Callable[[int, torch.device], Tokens]:
     """A batch function: tokens (b, seq_len) and the token after each, (b, seq_len)."""
     generator = torch.Generator().manual_seed(seed)
 
     def batch(micro_batch_size: int, device: torch.device) -> Tokens:
-        text = torch.randint(VOCABULARY, (micro_batch_size, seq_len + 1), generator=generator)
+        text = torch.randint(vocabulary, (micro_batch_size, seq_len + 1), generator=generator)
         return text[:, :-1].contiguous().to(device), text[:, 1:].contiguous().to(device)
 
     return batch
@@ -103,7 +105,7 @@ def workload(spec: WorkloadSpec) -> Workload:
     attention = check_attention(spec.attention)
     return Workload(
         model=lambda: GPT(seq_len, attention),
-        batch=token_batches(seq_len, spec.seed),
+        batch=token_batches(VOCABULARY, seq_len, spec.seed),
         loss=loss,
         count=lambda batch: batch[1].numel(),
         tokens_per_sample=seq_len,

@@ -22,7 +22,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bsprof.records import WorkloadSpec
-from bsprof.workloads.builtins.gpt import INIT_STD, Tokens
+from bsprof.workloads.builtins.gpt import INIT_STD, Tokens, token_batches
 from bsprof.workloads.catalogue.entries import Entry
 from bsprof.workloads.families.decoder_parts import (
     Attention,
@@ -159,19 +159,6 @@ class Decoder(nn.Module):
         if 0 < settings.window < n:
             window_bias = score_bias(n, settings.window, slopes, x)
         return Places(turns, bias, window_bias)
-
-
-def token_batches(
-    vocabulary: int, seq_len: int, seed: int
-) -> Callable[[int, torch.device], Tokens]:
-    """A batch function: tokens (b, seq_len) and the token after each, (b, seq_len)."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def batch(micro_batch_size: int, device: torch.device) -> Tokens:
-        text = torch.randint(vocabulary, (micro_batch_size, seq_len + 1), generator=generator)
-        return text[:, :-1].contiguous().to(device), text[:, 1:].contiguous().to(device)
-
-    return batch
 
 
 def loss(model: nn.Module, batch: Tokens) -> Tensor:

@@ -8,15 +8,14 @@ handed on from the stretch before costs the same. Each layer is an `nn.LSTM` of 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bsprof.records import WorkloadSpec
+from bsprof.workloads.builtins.gpt import token_batches
 from bsprof.workloads.catalogue.entries import Entry
 from bsprof.workloads.families.settings import read_settings
 from bsprof.workloads.workload import Workload
@@ -99,18 +98,6 @@ class LanguageModel(nn.Module):
         return logits
 
 
-def text_batches(settings: LSTMSettings, seed: int) -> Callable[[int, torch.device], Batch]:
-    """A batch function: random tokens and the token after each."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def batch(micro_batch_size: int, device: torch.device) -> Batch:
-        shape = (micro_batch_size, settings.seq_len + 1)
-        text = torch.randint(settings.vocabulary, shape, generator=generator)
-        return text[:, :-1].contiguous().to(device), text[:, 1:].contiguous().to(device)
-
-    return batch
-
-
 def loss(model: nn.Module, batch: Batch) -> Tensor:
     """Mean cross entropy over all tokens."""
     tokens, targets = batch
@@ -126,7 +113,7 @@ def workload(spec: WorkloadSpec, entry: Entry) -> Workload:
     settings = read_settings(LSTMSettings, spec, entry)
     return Workload(
         model=lambda: LanguageModel(settings),
-        batch=text_batches(settings, spec.seed),
+        batch=token_batches(settings.vocabulary, settings.seq_len, spec.seed),
         loss=loss,
         count=lambda batch: batch[1].numel(),
         tokens_per_sample=settings.seq_len,
