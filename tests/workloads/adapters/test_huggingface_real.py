@@ -186,10 +186,12 @@ def test_precision_that_disagrees_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_trainers_own_step_needs_no_note_but_another_does(tmp_path: Path) -> None:
-    assert Workload.from_trainer(make_trainer(tmp_path)).notes == ()
+    of_lengths = ["tokens-at-the-mean"]
+    trainers_own = Workload.from_trainer(make_trainer(tmp_path)).notes
+    assert [note.code for note in trainers_own] == of_lengths
     own = type("Noisy", (transformers.Trainer,), {"training_step": lambda _self: None})
-    (note,) = Workload.from_trainer(make_trainer(tmp_path, kind=own)).notes
-    assert note.code == "trainer-step"
+    notes = Workload.from_trainer(make_trainer(tmp_path, kind=own)).notes
+    assert sorted(note.code for note in notes) == [*of_lengths, "trainer-step"]
 
 
 def test_adapters_of_peft_are_what_is_trained(tmp_path: Path) -> None:
