@@ -108,7 +108,10 @@ def relative_difference(a: Quantity, b: Quantity) -> Quantity:
     ratio = a.value / b.value
     down = math.hypot((a.value - a.low) / a.value, (b.high - b.value) / b.value)
     up = math.hypot((a.high - a.value) / a.value, (b.value - b.low) / b.value)
-    return Quantity.ordered(ratio - 1, ratio * (1 - down) - 1, ratio * (1 + up) - 1)
+    # Wide intervals: no further than both ends at their worst.
+    low = max(ratio * (1 - down), a.low / b.high)
+    high = min(ratio * (1 + up), a.high / b.low) if b.low > 0 else ratio * (1 + up)
+    return Quantity.ordered(ratio - 1, low - 1, high - 1)
 
 
 def _lower_rank(n: int) -> float:

@@ -134,6 +134,17 @@ def test_differences_of_independent_samples_are_covered(n_a: int, n_b: int) -> N
     assert 0.85 <= covered / 600 <= 0.97
 
 
+def test_wide_intervals_reach_no_further_than_both_ends_at_their_worst() -> None:
+    fast, slow = Quantity(value=100, low=30, high=200), Quantity(value=4, low=2, high=10)
+    found = relative_difference(fast, slow)
+    assert (found.low, found.value) == (30 / 10 - 1, 100 / 4 - 1)
+    assert found.high <= 200 / 2 - 1
+    narrow = relative_difference(
+        Quantity(value=100, low=99, high=101), Quantity(value=50, low=49.5, high=50.5)
+    )
+    assert narrow.low == pytest.approx(2 * (1 - math.hypot(0.01, 0.01)) - 1)
+
+
 def test_difference_needs_positive_samples() -> None:
     with pytest.raises(ValueError, match="above zero"):
         paired_difference([1.0], [])
