@@ -7,6 +7,7 @@ import pytest
 
 from bsprof.errors import WorkloadError
 from bsprof.hardware.peaks import load_peaks
+from bsprof.measure.choose import HEAP_SCATTER
 from bsprof.measure.crew import Crew
 from bsprof.measure.raw import Effort
 from bsprof.measure.sweep import run_sweep
@@ -180,8 +181,11 @@ def test_a_real_memory_limit_is_found_and_kept(peaks_store):
         store=peaks_store,
     )
     largest = profile.max_micro_batch_size
-    assert largest.high - largest.low <= max(1, 0.05 * largest.value)
-    assert profile.point(int(largest.low)).status is PointStatus.OK
+    ran = max(p.micro_batch_size for p in profile.points if p.is_ok)
+    # Upwards to 5 %; downwards it says that another process's heap may end earlier.
+    assert ran <= largest.value
+    assert largest.high - ran <= max(1, 0.05 * ran)
+    assert (1 - HEAP_SCATTER) * ran - 1 < largest.low <= ran
     above = profile.smallest_too_big()
     assert above is not None
     assert above.micro_batch_size == largest.high + 1
