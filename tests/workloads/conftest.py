@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+
+import bsprof
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +44,27 @@ def user_file(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def program() -> Callable[..., Any]:
+    """`program(folder, model, *words)`: the document of a real sweep of the sizes 1 and 2."""
+
+    def run(folder: Path, model: str, *words: str) -> Any:
+        sizes = ("--micro-batch-sizes", "1,2", "--memory-limit", "4GiB", "--device", "cpu")
+        command = [sys.executable, "-m", "bsprof", "sweep", "--model", model, *sizes, *words]
+        done = subprocess.run(
+            [*command, "--json"],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(Path(bsprof.__file__).parent.parent)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert [point["status"] for point in document["points"]] == ["ok", "ok"]
+        return document
+
+    return run

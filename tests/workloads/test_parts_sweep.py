@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-import bsprof
 
 pytestmark = pytest.mark.slow
 
@@ -20,28 +14,10 @@ QKV = 256 + 3 * 256  # in + out of the projection that is adapted
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def sweep(tmp_path_factory: pytest.TempPathFactory, program: Callable[..., Any]) -> Any:
     """`sweep(*words)`: the document of a sweep of gpt-tiny; the device is probed once."""
     folder = tmp_path_factory.mktemp("parts")
-
-    def run(*words: str) -> Any:
-        sizes = ("--micro-batch-sizes", "1,2", "--memory-limit", "2GiB", "--device", "cpu")
-        command = [sys.executable, "-m", "bsprof", "sweep", "--model", "gpt-tiny", *sizes, *words]
-        done = subprocess.run(
-            [*command, "--json"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path(bsprof.__file__).parent.parent)},
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        document = json.loads(done.stdout)
-        assert [point["status"] for point in document["points"]] == ["ok", "ok"]
-        return document
-
-    return run
+    return lambda *words: program(folder, "gpt-tiny", *words)
 
 
 def test_adapters(sweep: Any) -> None:

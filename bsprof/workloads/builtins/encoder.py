@@ -78,13 +78,15 @@ class Encoder(nn.Module):
         return logits
 
 
-def masked_batches(seq_len: int, seed: int) -> Callable[[int, torch.device], Tokens]:
+def masked_batches(
+    vocabulary: int, seq_len: int, seed: int
+) -> Callable[[int, torch.device], Tokens]:
     """A batch function: tokens (b, seq_len), some masked, and the labels of those masked."""
     generator = torch.Generator().manual_seed(seed)
 
     def batch(micro_batch_size: int, device: torch.device) -> Tokens:
         shape = (micro_batch_size, seq_len)
-        text = torch.randint(1, VOCABULARY, shape, generator=generator)
+        text = torch.randint(1, vocabulary, shape, generator=generator)
         masked = torch.rand(shape, generator=generator) < MASKED_SHARE
         masked[:, 0] = True  # a loss over no token at all would not be a number
         tokens = text.masked_fill(masked, MASK_TOKEN)
@@ -93,10 +95,12 @@ def masked_batches(seq_len: int, seed: int) -> Callable[[int, torch.device], Tok
     return batch
 
 
-def loss(model: nn.Module, batch: Tokens) -> Tensor:
-    """Mean cross entropy over the masked tokens."""
-    tokens, labels = batch
-    return F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+    """Mean cross entropy over the masked tokens; what follows the labels goes to the model."""
+    tokens, labels, *mask = batch
+    return F.cross_entropy(
+        model(tokens, *mask).flatten(0, 1), labels.flatten(), ignore_index=IGNORED
+    )
 
 
 def workload(spec: WorkloadSpec) -> Workload:
@@ -105,7 +109,7 @@ def workload(spec: WorkloadSpec) -> Workload:
     attention = check_attention(spec.attention)
     return Workload(
         model=lambda: Encoder(seq_len, attention),
-        batch=masked_batches(seq_len, spec.seed),
+        batch=masked_batches(VOCABULARY, seq_len, spec.seed),
         loss=loss,
         count=lambda batch: int((batch[1] != IGNORED).sum()),
         tokens_per_sample=seq_len,

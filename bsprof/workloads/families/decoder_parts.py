@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bsprof.workloads.families.decoder_settings import DecoderSettings
+from bsprof.workloads.families.decoder_settings import ACTIVATIONS, DecoderSettings
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu-tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
 ALIBI_RANGE = 8  # the smallest slope is 2 ** -8 (Press et al. 2022, section 3)
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar, cast
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
 
 from bsprof.errors import UsageError
 from bsprof.records import WorkloadSpec
@@ -11,7 +16,12 @@ from bsprof.workloads.builtins.attention import check_attention
 from bsprof.workloads.catalogue.entries import Entry
 from bsprof.workloads.families.settings import check_length
 
-ACTIVATIONS = ("gelu", "gelu-tanh", "relu", "silu")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
 NORMS = ("layer", "rms")
 NORM_PLACES = ("before", "after", "both")
 
@@ -113,7 +123,11 @@ _POSSIBLY_ZERO = (
 )
 """Numbers of which zero means without; all others but shares are above zero."""
 _SHARES = ("dropout", "attention_dropout", "embedding_dropout")
-_CHOICES = {"activation": ACTIVATIONS, "norm": NORMS, "norm_place": NORM_PLACES}
+_CHOICES: dict[str, Collection[str]] = {
+    "activation": ACTIVATIONS,
+    "norm": NORMS,
+    "norm_place": NORM_PLACES,
+}
 
 
 def decoder_settings(kind: type[Settings], spec: WorkloadSpec, entry: Entry) -> Settings:

@@ -13,20 +13,16 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bsprof.records import WorkloadSpec
 from bsprof.workloads.builtins.attention import check_attention
+from bsprof.workloads.builtins.encoder import IGNORED, loss, masked_batches
 from bsprof.workloads.builtins.gpt import init_weights
 from bsprof.workloads.catalogue.entries import Entry
 from bsprof.workloads.families.multihead import MultiHead
 from bsprof.workloads.families.settings import check_heads, check_length, read_settings
 from bsprof.workloads.workload import Workload
-
-MASKED_SHARE = 0.15  # BERT's
-MASK_TOKEN = 0
-IGNORED = -100  # cross entropy's own default
 
 Batch = tuple[Tensor, ...]
 """Tokens (b, n), labels (b, n), and with a padding mask which tokens are real (b, n)."""
@@ -131,30 +127,17 @@ class Encoder(nn.Module):
         return logits
 
 
-def masked_batches(settings: EncoderSettings, seed: int) -> Callable[[int, torch.device], Batch]:
-    """A batch function: tokens, some masked, the labels of those masked, and padding if asked."""
-    generator = torch.Generator().manual_seed(seed)
+def batches(settings: EncoderSettings, seed: int) -> Callable[[int, torch.device], Batch]:
+    """A batch function: masked tokens, their labels, and a padding mask if the settings ask."""
+    masked = masked_batches(settings.vocabulary, settings.seq_len, seed)
+    if not settings.padding_mask:
+        return masked
 
     def batch(micro_batch_size: int, device: torch.device) -> Batch:
-        shape = (micro_batch_size, settings.seq_len)
-        text = torch.randint(1, settings.vocabulary, shape, generator=generator)
-        masked = torch.rand(shape, generator=generator) < MASKED_SHARE
-        masked[:, 0] = True  # a loss over no token at all would not be a number
-        tokens = text.masked_fill(masked, MASK_TOKEN).to(device)
-        labels = text.masked_fill(~masked, IGNORED).to(device)
-        if not settings.padding_mask:
-            return tokens, labels
-        return tokens, labels, torch.ones(shape, dtype=torch.bool, device=device)
+        tokens, labels = masked(micro_batch_size, device)
+        return tokens, labels, torch.ones_like(tokens, dtype=torch.bool)
 
     return batch
-
-
-def loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean cross entropy over the masked tokens."""
-    tokens, labels, *mask = batch
-    return F.cross_entropy(
-        model(tokens, *mask).flatten(0, 1), labels.flatten(), ignore_index=IGNORED
-    )
 
 
 def workload(spec: WorkloadSpec, entry: Entry) -> Workload:
@@ -171,7 +154,7 @@ def workload(spec: WorkloadSpec, entry: Entry) -> Workload:
     attention = check_attention(spec.attention)
     return Workload(
         model=lambda: Encoder(settings, attention),
-        batch=masked_batches(settings, spec.seed),
+        batch=batches(settings, spec.seed),
         loss=loss,
         count=lambda batch: int((batch[1] != IGNORED).sum()),
         tokens_per_sample=settings.seq_len,

@@ -26,8 +26,9 @@ from bsprof.errors import UsageError
 from bsprof.records import WorkloadSpec
 from bsprof.workloads.catalogue.entries import Entry
 from bsprof.workloads.families.decoder import Decoder, language_model
-from bsprof.workloads.families.decoder_parts import ACTIVATIONS, FeedForward
+from bsprof.workloads.families.decoder_parts import FeedForward
 from bsprof.workloads.families.decoder_settings import (
+    ACTIVATIONS,
     DecoderSettings,
     choose_attention,
     decoder_settings,

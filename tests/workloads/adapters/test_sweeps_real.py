@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.slow
 
@@ -105,22 +100,6 @@ def needs(package: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(missing, reason=f"{package} is not installed")
 
 
-def sweep(folder: Path, *words: str) -> Any:
-    command = [sys.executable, "-m", "bsprof", "sweep", "--model", "theirs.py:make"]
-    command += ["--micro-batch-sizes", "1,2", "--device", "cpu", "--memory-limit", "4GiB"]
-    done = subprocess.run(
-        [*command, "--json", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("mode", ["train", "infer"])
 @pytest.mark.parametrize(
     ("script", "samples", "tokens"),
@@ -132,10 +111,15 @@ def sweep(folder: Path, *words: str) -> Any:
     ],
 )
 def test_a_sweep_measures_both_sizes(
-    tmp_path: Path, script: str, samples: int | None, tokens: int | None, mode: str
+    tmp_path: Path,
+    program: Callable[..., Any],
+    script: str,
+    samples: int | None,
+    tokens: int | None,
+    mode: str,
 ) -> None:
     (tmp_path / "theirs.py").write_text(HEAD + script)
-    profile = sweep(tmp_path, "--mode", mode)
+    profile = program(tmp_path, "theirs.py:make", "--mode", mode)
     assert [point["status"] for point in profile["points"]] == ["ok", "ok"]
     assert [point["observed_micro_batch_size"] for point in profile["points"]] == [1, 2]
     assert profile["facts"]["dataset_size"] == samples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -210,25 +209,14 @@ def test_recomputing_in_torchvision_models(same_gradients: Callable[..., int], n
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def sweep(
+    tmp_path_factory: pytest.TempPathFactory, program: Callable[..., Any]
+) -> Callable[..., Any]:
     """`sweep(model, *words)`: the document of a sweep of two sizes; the device is probed once."""
     folder = tmp_path_factory.mktemp("sources")
 
     def run(model: str, *words: str) -> Any:
-        sizes = ("--micro-batch-sizes", "1,2", "--memory-limit", "4GiB", "--device", "cpu")
-        command = [sys.executable, "-m", "bsprof", "sweep", "--model", model, *sizes, *words]
-        done = subprocess.run(
-            [*command, "--json"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path(bsprof.__file__).parent.parent)},
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        document = json.loads(done.stdout)
-        assert [point["status"] for point in document["points"]] == ["ok", "ok"]
+        document = program(folder, model, *words)
         assert document["workload"]["model"] == model
         return document
 
