@@ -1,6 +1,6 @@
 """The records that bsprof passes around and keeps: frozen, plain, standard library only."""
 
-from bsprof.records.device import DevicePeaks, DeviceSnapshot, Environment
+from bsprof.records.device import DevicePeaks, DeviceSnapshot, DeviceSpec, Environment
 from bsprof.records.fit import MemoryFit, PhaseLine, Saturation, TimeFit
 from bsprof.records.loader import LoaderPoint
 from bsprof.records.plan import (
@@ -41,6 +41,7 @@ __all__ = [
     "Category",
     "DevicePeaks",
     "DeviceSnapshot",
+    "DeviceSpec",
     "Environment",
     "Failure",
     "LoaderPoint",

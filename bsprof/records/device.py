@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bsprof.records.quantity import Quantity
 from bsprof.records.workload import Scalar
 
 
@@ -78,3 +79,50 @@ class Environment:
     platform: str
     libraries: Mapping[str, Scalar] = field(default_factory=dict)
     settings: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpec:
+    """A device as its data sheet and public measurements describe it; it need not be here.
+
+    Attributes:
+        name: Of the catalogue: `rtx-4090`, `a100-80gb-sxm`.
+        title: As people write it: `NVIDIA GeForce RTX 4090`.
+        kind: `cuda`, or `rocm` for AMD's.
+        aliases: Other spellings, as `nvidia-smi` and people write them.
+        architecture: `ada`, `hopper`, ...
+        compute_capability: Major and minor; None where there is no such thing.
+        compute_units: SMs or compute units.
+        nominal_memory_bytes: What the box says.
+        capacity_bytes: What the driver hands out in all (torch's `total_memory`), with the
+            interval that drivers leave.
+        flops_per_s: Dense peaks by compute type (`fp32`, `tf32`, `bf16`, `fp16`, `fp8`).
+        bandwidth_bytes_per_s: Of device memory, from the data sheet.
+        l2_bytes: Second-level cache.
+        boost_clock_hz: Of the card.
+        power_w: Board power limit.
+        links_bytes_per_s: Bytes per second in one direction by link (`pcie`, `nvlink`).
+        context_bytes: CUDA context and loaded modules, outside the allocator; None takes the
+            default of `bsprof.predict.terms`.
+        sources: Where each number comes from, by field.
+        notes: What to know before trusting a number.
+    """
+
+    name: str
+    title: str
+    kind: str = "cuda"
+    aliases: tuple[str, ...] = ()
+    architecture: str
+    compute_capability: tuple[int, int] | None = None
+    compute_units: int
+    nominal_memory_bytes: int
+    capacity_bytes: Quantity
+    flops_per_s: Mapping[str, float]
+    bandwidth_bytes_per_s: float
+    l2_bytes: int | None = None
+    boost_clock_hz: float | None = None
+    power_w: float | None = None
+    links_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    context_bytes: Quantity | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

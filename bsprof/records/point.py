@@ -60,7 +60,8 @@ class Category(StrEnum):
     """Whose bytes they are at a peak.
 
     `weights` are parameters, trained or frozen, with adapters, buffers and a moving average of
-    them; `optimizer_state` is what the optimizer keeps, and goes with it.
+    them; `optimizer_state` is what the optimizer keeps, and goes with it. `libraries` is what
+    cuBLAS, cuDNN and collectives take from the allocator.
     """
 
     WEIGHTS = "weights"
@@ -68,6 +69,7 @@ class Category(StrEnum):
     OPTIMIZER_STATE = "optimizer_state"
     ACTIVATIONS = "activations"
     TEMPORARIES = "temporaries"
+    LIBRARIES = "libraries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Memory that a trace does not show: context, library workspaces, communication buffers."""
