@@ -15,12 +15,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from bsprof.records import (
+    Category,
     DeviceSnapshot,
     Environment,
+    Phase,
     Point,
     PointStatus,
     Profile,
     Quantity,
+    Stage,
+    Timeline,
     Timing,
     WorkloadFacts,
     WorkloadSpec,
@@ -156,9 +160,31 @@ def _record_strategy(record: type) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(record)
     names = [f.name for f in dataclasses.fields(record)]
     values = {name: _strategy(hints[name]) for name in names}
+    if record is Timeline:  # rows as long as there are positions
+        return st.integers(0, 3).flatmap(_timeline_strategy)
     if record is Point:  # the one record that refuses a number for its sign
         values["micro_batch_size"] = st.integers(1, 2**63)
     return st.builds(record, **values)
+
+
+def _timeline_strategy(count: int) -> st.SearchStrategy[Timeline]:
+    row = st.lists(st.integers(0, 2**63), min_size=count, max_size=count).map(tuple)
+    inside = st.integers(0, max(0, count - 1))
+    stage = st.builds(
+        Stage,
+        sample=inside,
+        phase=_strategy(Phase | None),
+        micro_step=st.integers(-1, 3),
+        backward=st.booleans(),
+    )
+    return st.builds(
+        Timeline,
+        positions=row,
+        bytes_by_category=st.dictionaries(_strategy(Category), row, max_size=3),
+        reserved_bytes=st.one_of(st.just(()), row),
+        stages=st.lists(stage, max_size=3).map(tuple),
+        peak=inside,
+    )
 
 
 def _ordered(profile: Profile) -> Profile:

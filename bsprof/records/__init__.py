@@ -3,6 +3,7 @@
 from bsprof.records.device import DevicePeaks, DeviceSnapshot, DeviceSpec, Environment
 from bsprof.records.fit import MemoryFit, PhaseLine, Saturation, TimeFit
 from bsprof.records.loader import LoaderPoint
+from bsprof.records.parts import Category, Phase
 from bsprof.records.plan import (
     PLAN_SCHEMA_VERSION,
     Alternative,
@@ -14,14 +15,21 @@ from bsprof.records.plan import (
     Target,
 )
 from bsprof.records.point import (
-    Category,
     Failure,
     MemoryPeaks,
-    Phase,
     Point,
     PointStatus,
     Regime,
     Timing,
+)
+from bsprof.records.prediction import (
+    Change,
+    Place,
+    PointPrediction,
+    Prediction,
+    Stage,
+    Term,
+    Timeline,
 )
 from bsprof.records.profile import SCHEMA_VERSION, Note, Origin, Profile, SweepPlan
 from bsprof.records.quantity import Quantity, per_second
@@ -39,6 +47,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "Alternative",
     "Category",
+    "Change",
     "DevicePeaks",
     "DeviceSnapshot",
     "DeviceSpec",
@@ -54,10 +63,13 @@ __all__ = [
     "Phase",
     "PhaseLine",
     "PieceRun",
+    "Place",
     "Plan",
     "Point",
+    "PointPrediction",
     "PointStatus",
     "Precision",
+    "Prediction",
     "Profile",
     "Quantity",
     "RankPieces",
@@ -65,9 +77,12 @@ __all__ = [
     "Regime",
     "Saturation",
     "Scalar",
+    "Stage",
     "SweepPlan",
     "Target",
+    "Term",
     "TimeFit",
+    "Timeline",
     "Timing",
     "WorkloadFacts",
     "WorkloadKey",

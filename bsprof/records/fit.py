@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bsprof.records.point import Phase
+from bsprof.records.parts import Phase
 from bsprof.records.quantity import Quantity
 
 

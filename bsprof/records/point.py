@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bsprof.records.parts import Category, Phase
+from bsprof.records.prediction import PointPrediction
 from bsprof.records.quantity import Quantity
 
 
@@ -40,36 +42,6 @@ class Regime(StrEnum):
     BANDWIDTH = "bandwidth"
     COMPUTE = "compute"
     UNKNOWN = "unknown"
-
-
-class Phase(StrEnum):
-    """A part of an update, for memory peaks.
-
-    `forward_backward`: the first micro-step of an update, optimizer state resident.
-    `accumulation`: a later micro-step of the same window, full gradients resident as well.
-    `optimizer_step`: clipping, unscaling and the optimizer. `forward`: inference.
-    """
-
-    FORWARD_BACKWARD = "forward_backward"
-    ACCUMULATION = "accumulation"
-    OPTIMIZER_STEP = "optimizer_step"
-    FORWARD = "forward"
-
-
-class Category(StrEnum):
-    """Whose bytes they are at a peak.
-
-    `weights` are parameters, trained or frozen, with adapters, buffers and a moving average of
-    them; `optimizer_state` is what the optimizer keeps, and goes with it. `libraries` is what
-    cuBLAS, cuDNN and collectives take from the allocator.
-    """
-
-    WEIGHTS = "weights"
-    GRADIENTS = "gradients"
-    OPTIMIZER_STATE = "optimizer_state"
-    ACTIVATIONS = "activations"
-    TEMPORARIES = "temporaries"
-    LIBRARIES = "libraries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +137,9 @@ class Point:
 
     Attributes:
         observed_micro_batch_size: Samples really run, read back from the batch.
-        micro_steps_run: Micro-steps that really ran; 0 makes a point invalid.
+        micro_steps_run: Micro-steps that really ran; 0 makes a measured point invalid.
         confirmed: Whether this size was run again in a fresh process and fitted.
+        prediction: How predicted numbers came about; None where they were measured.
     """
 
     micro_batch_size: int
@@ -197,6 +170,7 @@ class Point:
     timing: Timing | None = None
     memory: MemoryPeaks | None = None
     failure: Failure | None = None
+    prediction: PointPrediction | None = None
 
     def __post_init__(self) -> None:
         if self.micro_batch_size < 1:

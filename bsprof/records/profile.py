@@ -8,6 +8,7 @@ from enum import StrEnum
 from bsprof.records.device import DevicePeaks, DeviceSnapshot, Environment
 from bsprof.records.loader import LoaderPoint
 from bsprof.records.point import Point, PointStatus
+from bsprof.records.prediction import Prediction
 from bsprof.records.quantity import Quantity
 from bsprof.records.workload import WorkloadFacts, WorkloadKey, WorkloadSpec
 
@@ -81,6 +82,7 @@ class Profile:
         max_micro_batch_size: Largest size that fits, with its interval; None when unknown.
         loader: How fast the user's loader is; empty where none was measured.
         duration_s: Seconds spent measuring so far.
+        prediction: How predicted numbers came about; None where they were measured.
     """
 
     schema: int = SCHEMA_VERSION
@@ -101,6 +103,7 @@ class Profile:
     max_micro_batch_size: Quantity | None = None
     loader: tuple[LoaderPoint, ...] = ()
     duration_s: float = 0.0
+    prediction: Prediction | None = None
 
     def ok_points(self) -> tuple[Point, ...]:
         """Points that ran and may be recommended, smallest micro-batch first."""
