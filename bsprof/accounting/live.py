@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bsprof.accounting.traffic import tensors_in
-from bsprof.records.point import Category
+from bsprof.records.parts import Category
 
 _graph_task_id = torch._C._current_graph_task_id
 
