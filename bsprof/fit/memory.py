@@ -17,7 +17,8 @@ from bsprof.errors import FitError
 from bsprof.fit.lines import FLOOR_SHARE, Line, fit_line, variance_of_mean
 from bsprof.fit.student import t_cdf, t_quantile
 from bsprof.records.fit import MemoryFit, PhaseLine
-from bsprof.records.parts import Phase, Point
+from bsprof.records.parts import Phase
+from bsprof.records.point import Point
 from bsprof.records.quantity import Quantity
 
 LARGEST_EXTRAPOLATION = 16
