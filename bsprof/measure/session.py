@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bsprof.errors import BsprofError
 from bsprof.fit.loader import by_workers
-from bsprof.measure.classify import classify_exception
+from bsprof.measure.answering import describe
 from bsprof.measure.devices.protocol import Device
 from bsprof.measure.devices.select import open_device
 from bsprof.measure.loader_clock import loader_code, time_loader
@@ -23,11 +22,8 @@ from bsprof.measure.raw import Effort
 from bsprof.measure.timing import StepClock
 from bsprof.records import WorkloadSpec
 from bsprof.records.codec import from_json, to_json
-from bsprof.workloads.faults import traceback_tail, user_location
 from bsprof.workloads.loaders import LoaderSetting, UserLoader
 from bsprof.workloads.training import Training
-
-TAIL_LINES = 12
 
 
 class Session:
@@ -197,26 +193,3 @@ class Session:
         if self._device is None or self._training is None:
             raise RuntimeError("a worker was asked to measure before it was asked to build")
         return self._device, self._training
-
-
-def describe(error: Exception) -> dict[str, Any]:
-    """An `error` answer: what the parent needs to classify, show, or raise again."""
-    verdict = classify_exception(error)
-    answer: dict[str, Any] = {
-        "type": "error",
-        "error_type": type(error).__name__,
-        "message": str(error)[:2000],
-        "tail": list(traceback_tail(error, TAIL_LINES)),
-        "location": user_location(error),
-        "status": verdict.status.value,
-        "ambiguous": verdict.ambiguous,
-        "reason": verdict.reason,
-        "requested_bytes": verdict.requested_bytes,
-    }
-    if isinstance(error, BsprofError):
-        answer["bsprof"] = {
-            "doing": error.doing,
-            "found": error.found,
-            "next_step": error.next_step,
-        }
-    return answer

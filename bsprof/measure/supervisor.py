@@ -54,10 +54,15 @@ class Death:
     tail: tuple[str, ...]
 
 
+MEASURING = "bsprof.measure.session"
+"""The module whose `Session` answers in a worker that measures."""
+
+
 class Worker:
     """One worker process. Use as a context manager; leaving it ends the process group.
 
     Args:
+        session: The module whose `Session` answers requests in the worker.
         limits: Seconds that each phase may last.
         on_phase: Called with the name of each phase that the worker enters.
     """
@@ -65,6 +70,7 @@ class Worker:
     def __init__(
         self,
         *,
+        session: str = MEASURING,
         limits: wire.PhaseLimits | None = None,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
@@ -91,6 +97,7 @@ class Worker:
                     str(request_read),
                     str(reply_write),
                     str(os.getpid()),
+                    session,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,

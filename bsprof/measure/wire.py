@@ -1,8 +1,9 @@
 """What parent and worker say to each other: one JSON object per line, on pipes of their own.
 
 The wire carries a version from the first day, and rank fields. Requests go down (`build`, `probe`,
-`measure`, `count`, `race`, `load`); replies come up (`hello`, `beat`, `reply`, `error`). A `beat`
-names the phase that the worker has just entered: its limit starts again.
+`measure`, `count`, `race`, `load`; to a worker that traces: `trace`); replies come up (`hello`,
+`beat`, `reply`, `error`). A `beat` names the phase that the worker has just entered: its limit
+starts again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class PhaseLimits:
     step_s: float = 600.0
     clean_s: float = 120.0
     load_s: float = 120.0
+    trace_s: float = 600.0
 
     def of(self, phase: str) -> float:
         """The limit of a phase, in seconds."""
@@ -64,20 +66,24 @@ class LineReader:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._rest = b""
+        self._rest: list[bytes] = []
         self.at_end = False
 
     def lines(self) -> list[bytes]:
         """Every whole line that can be read now, without waiting."""
-        chunks = [self._rest]
+        whole: list[bytes] = []
         while True:
             try:
-                chunk = os.read(self._descriptor, 1 << 16)
+                chunk = os.read(self._descriptor, 1 << 20)
             except BlockingIOError:
                 break
             if not chunk:
                 self.at_end = True
                 break
-            chunks.append(chunk)
-        *whole, self._rest = b"".join(chunks).split(b"\n")
+            # Pieces are joined once a line is whole: a traced stream comes in thousands of them.
+            first, *others = chunk.split(b"\n")
+            self._rest.append(first)
+            for piece in others:
+                whole.append(b"".join(self._rest))
+                self._rest = [piece]
         return whole

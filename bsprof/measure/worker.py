@@ -1,7 +1,8 @@
-"""The worker process: builds one workload on one device and measures sizes on request.
+"""The worker process: serves the requests of its parent, to measure or to trace.
 
-Run as `python -m bsprof.measure.worker REQUEST_FD REPLY_FD PARENT_PID`. Answers travel on their
-own close-on-exec descriptor, so what the user's code prints, or a grandchild holds, cannot touch
+Run as `python -m bsprof.measure.worker REQUEST_FD REPLY_FD PARENT_PID SESSION`, where SESSION is
+the module whose `Session` answers (`bsprof.measure.session`). Answers travel on their own
+close-on-exec descriptor, so what the user's code prints, or a grandchild holds, cannot touch
 them. The worker ends itself, and its process group, when its parent is gone.
 """
 
@@ -91,7 +92,8 @@ def _ask_kernel_to_end_with_parent() -> None:
 
 def main(arguments: list[str]) -> None:
     """Serve requests until the parent closes the wire."""
-    request_descriptor, reply_descriptor, parent = map(int, arguments)
+    *numbers, session_module = arguments
+    request_descriptor, reply_descriptor, parent = map(int, numbers)
     connection = Connection(request_descriptor, reply_descriptor)
     end_when_orphaned(parent)
     connection.beat("start")
@@ -101,9 +103,7 @@ def main(arguments: list[str]) -> None:
     # Now, while nothing is timed: optimizers and the counting pass would import it later.
     importlib.import_module("torch._dynamo")
 
-    from bsprof.measure.session import Session
-
-    session = Session(connection.beat)
+    session = importlib.import_module(session_module).Session(connection.beat)
     while (request := connection.receive()) is not None:
         connection.send(session.answer(request))
 
