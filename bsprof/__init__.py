@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bsprof.errors import (
         BsprofError,
+        CalibrationError,
         DeviceUnavailable,
         FitError,
         MeasurementError,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         UsageError,
         WorkloadError,
     )
+    from bsprof.hardware.catalogue import devices as list_devices
+    from bsprof.hardware.catalogue import find_device
     from bsprof.measure.doctor import examine
     from bsprof.measure.events import SweepEvent
     from bsprof.measure.sweep import run_sweep
@@ -72,6 +75,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         (
             "BsprofError",
+            "CalibrationError",
             "DeviceUnavailable",
             "FitError",
             "MeasurementError",
@@ -113,6 +117,8 @@ _HOMES: dict[str, tuple[str, str]] = {
     "compare_profiles": ("bsprof.recommend.compare", ""),
     "comparison_document": ("bsprof.recommend.compare_document", ""),
     "examine": ("bsprof.measure.doctor", ""),
+    "find_device": ("bsprof.hardware.catalogue", ""),
+    "list_devices": ("bsprof.hardware.catalogue", "devices"),
     "list_models": ("bsprof.workloads.listing", ""),
     "list_profiles": ("bsprof.store", "listing"),
     "load_profile": ("bsprof.store", "load"),
@@ -127,6 +133,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 
 __all__ = [
     "BsprofError",
+    "CalibrationError",
     "Comparison",
     "DeviceUnavailable",
     "FitError",
@@ -161,6 +168,8 @@ __all__ = [
     "compare_profiles",
     "comparison_document",
     "examine",
+    "find_device",
+    "list_devices",
     "list_models",
     "list_profiles",
     "load_profile",

@@ -8,6 +8,7 @@
     |   `-- ProfileTooNew     written by a later bsprof (3)
     |-- UnknownDevice         a device name nobody knows (3)
     |-- DeviceUnavailable     a known kind of device that this machine does not offer (3)
+    |-- CalibrationError      a device or calibration file that cannot be understood (3)
     |-- OutputError           a file that cannot be written (3)
     |-- MeasurementError      measured, but not one usable point (4)
     |-- FitError              too little or contradictory data for a curve (5)
@@ -70,6 +71,10 @@ class UnknownDevice(BsprofError):
 
 class DeviceUnavailable(BsprofError):
     """A kind of device that this machine, or its torch build, does not offer."""
+
+
+class CalibrationError(BsprofError):
+    """A file of devices or calibration that cannot be understood; `found` names the key."""
 
 
 class OutputError(BsprofError):

@@ -33,6 +33,7 @@ _BY_CLASS: dict[type[errors.BsprofError], Exit] = {
     errors.ProfileTooNew: Exit.INPUT,
     errors.UnknownDevice: Exit.INPUT,
     errors.DeviceUnavailable: Exit.INPUT,
+    errors.CalibrationError: Exit.INPUT,
     errors.OutputError: Exit.INPUT,
     errors.MeasurementError: Exit.MEASUREMENT,
     errors.FitError: Exit.NO_ANSWER,

@@ -1,1 +1,1 @@
-"""What is known of devices: their measured peaks, kept in the store. Touches files only."""
+"""What is known of devices: the catalogue, and measured peaks in the store. Touches files only."""

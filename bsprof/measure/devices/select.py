@@ -21,21 +21,42 @@ class DeviceName:
     index: int | None
 
 
+def is_measured_name(name: str) -> bool:
+    """Whether a name means a device of this machine, rather than one of the catalogue."""
+    return _parsed(name) is not None
+
+
 def parse_device_name(name: str) -> DeviceName:
     """The kind and index in a name like `auto`, `cpu`, `cuda` or `cuda:1`; loads no torch.
 
     Raises:
-        UnknownDevice: anything else; names the near ones.
+        UnknownDevice: anything else; names the near ones, of the catalogue too.
     """
+    parsed = _parsed(name)
+    if parsed is None:
+        raise _unknown(name)
+    return parsed
+
+
+def _parsed(name: str) -> DeviceName | None:
     match = _NAME.fullmatch(name.strip().lower())
     if match is None or (match[2] and match[1] in ("auto", "cpu", "mps") and int(match[2]) > 0):
-        near = difflib.get_close_matches(name.strip().lower(), ("auto", *KINDS), n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
-        raise UnknownDevice(
-            f"cannot find a device named {name!r}",
-            next_step=f"{hint}use auto, cpu, cuda, cuda:N, mps or xpu",
-        )
+        return None
     return DeviceName(match[1], int(match[2]) if match[2] else None)
+
+
+def _unknown(name: str) -> UnknownDevice:
+    from bsprof.hardware.catalogue import devices_named, near_names
+
+    known = ", ".join(device.name for device in devices_named(name))
+    near = difflib.get_close_matches(name.strip().lower(), ("auto", *KINDS), n=3, cutoff=0.5)
+    near = near or near_names(name)
+    hint = f"did you mean {' or '.join(near)}? " if near and not known else ""
+    return UnknownDevice(
+        f"cannot find a device named {name!r} on this machine",
+        found=f"in the catalogue, to predict for: {known}" if known else "",
+        next_step=f"{hint}use auto, cpu, cuda, cuda:N, mps or xpu; `bsprof devices` lists others",
+    )
 
 
 def open_device(name: str, limit_bytes: int | None = None) -> Device:
