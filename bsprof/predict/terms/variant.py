@@ -1,0 +1,80 @@
+"""Plausible behaviours of the libraries: their spread is the interval of a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bsprof.records import Quantity
+
+
+class End(StrEnum):
+    """Which end of a term's interval holds."""
+
+    LOW = "low"
+    NOMINAL = "nominal"
+    HIGH = "high"
+
+    def of(self, quantity: Quantity) -> int:
+        """That end of a quantity, in whole bytes."""
+        ends = {End.LOW: quantity.low, End.NOMINAL: quantity.value, End.HIGH: quantity.high}
+        return round(ends[self])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """How the libraries behave; nobody publishes it, so several behaviours are plausible.
+
+    Attributes:
+        name: For reports and tests.
+        forward_factor, data_factor, weight_factor: Workspace of a convolution's forward, of its
+            gradient with respect to the input and of that with respect to the weight, in bytes
+            per byte of input and output together (`bsprof.predict.terms.convolution`).
+        plain_share: Share of those that convolutions without tensor cores take.
+        outside: Which end of what lies outside the allocator.
+        slack: Share of the reserved bytes that nothing explains.
+        scratch: Factor on the kernels' own temporaries.
+        smallest_plans: Whether convolutions run with what their smallest plan needs, as they do
+            when a larger workspace is refused. Only whether something fits is asked of it.
+    """
+
+    name: str
+    forward_factor: float = 0.0
+    data_factor: float = 1.5
+    weight_factor: float = 1.0
+    plain_share: float = 0.5
+    outside: End = End.NOMINAL
+    slack: float = 0.0
+    scratch: float = 1.0
+    smallest_plans: bool = False
+
+
+NOMINAL = Variant(name="nominal")
+
+VARIANTS: tuple[Variant, ...] = (
+    NOMINAL,
+    Variant(name="no workspace", data_factor=0.0, weight_factor=0.0, outside=End.LOW),
+    Variant(name="workspace of the data gradient", data_factor=1.0, weight_factor=0.0),
+    Variant(name="workspace of the weight gradient", data_factor=0.0, weight_factor=1.0),
+    Variant(
+        name="large workspace",
+        forward_factor=1.0,
+        data_factor=2.0,
+        weight_factor=2.0,
+        plain_share=1.0,
+        outside=End.HIGH,
+        slack=0.012,
+    ),
+    Variant(name="slack", outside=End.HIGH, slack=0.012),
+)
+"""The nominal behaviour first. The lowest and highest answer of all of them are the ends of the
+90 % interval. Factors: either direction alone explains the device memory of public A100 runs
+nearly as well as both, which is why both stand here."""
+
+SMALLEST = Variant(
+    name="smallest plans",
+    data_factor=0.0,
+    weight_factor=0.0,
+    smallest_plans=True,
+)
+"""Decides whether a size fits: a convolution whose workspace is refused runs by a smaller plan."""
