@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -20,8 +21,9 @@ class Candidate:
         micro_batch_size: The largest piece.
         pieces: What the ranks run, the larger shares first.
         effective_batch_size: Sum of all pieces.
-        cost: Seconds of an update on the slowest rank, as coefficients.
-        step_time_s: The same as a number.
+        cost: Seconds of an update on the slowest rank, as coefficients; empty where no time is
+            known.
+        step_time_s: The same as a number; None where no time is known.
         used_bytes: Memory of its pieces; None when unknown.
         ceiling_bytes: Upper end of memory over all sizes up to this one; 0 when unknown.
         interpolated: Whether the largest piece was not measured itself.
@@ -32,7 +34,7 @@ class Candidate:
     pieces: tuple[RankPieces, ...]
     effective_batch_size: int
     cost: Cost
-    step_time_s: Quantity
+    step_time_s: Quantity | None
     used_bytes: Quantity | None
     ceiling_bytes: float
     interpolated: bool
@@ -44,8 +46,15 @@ class Candidate:
         return self.pieces[0].steps
 
     @property
+    def effort(self) -> tuple[float, int, int]:
+        """What is kept small where no time is known: micro-steps per sample, shapes, the size."""
+        steps = self.accumulation_steps / self.effective_batch_size
+        return steps, self.shapes, self.micro_batch_size
+
+    @property
     def seconds_per_sample(self) -> float:
         """Expected seconds of an update over its samples: comparable between near misses."""
+        assert self.step_time_s is not None, "sizes without times are chosen by their steps"
         return self.step_time_s.value / self.effective_batch_size
 
 
@@ -61,6 +70,8 @@ class Splitting:
         avoid_single: Whether a last piece of one sample is avoided (batch normalisation).
         with_sync: Whether an update synchronises gradients between ranks.
         prefer_one_shape: Whether a second piece size costs extra (compile, autotuning).
+        limit_bytes: Memory that may be used. Where no time is known, the largest size below it is
+            looked for between the sizes of the curve.
     """
 
     curve: Curve
@@ -70,6 +81,7 @@ class Splitting:
     avoid_single: bool = False
     with_sync: bool = False
     prefer_one_shape: bool = False
+    limit_bytes: float = math.inf
 
     @property
     def largest_share(self) -> int | None:
@@ -81,16 +93,22 @@ class Splitting:
     def candidates(self) -> tuple[Candidate, ...]:
         """All candidates, one per micro-batch size, smallest first."""
         found: dict[int, Candidate] = {}
-        for size in (*self.curve.sizes, *self._sizes_between()):
+        for size in (*self.curve.sizes, *self._sizes_between(), *self._at_limit()):
             if self.largest_share is not None and size > self.largest_share:
                 continue
             candidate = self._candidate(size)
             if candidate is None:
                 continue
             known = found.get(candidate.micro_batch_size)
-            if known is None or candidate.seconds_per_sample < known.seconds_per_sample:
+            if known is None or self._is_better(candidate, known):
                 found[candidate.micro_batch_size] = candidate
         return tuple(found[size] for size in sorted(found))
+
+    def _is_better(self, candidate: Candidate, known: Candidate) -> bool:
+        """Whether it is the better of two ways to run one size."""
+        if not self.curve.is_timed:
+            return candidate.effort < known.effort
+        return candidate.seconds_per_sample < known.seconds_per_sample
 
     def excess(self, a: Candidate, b: Candidate) -> Quantity:
         """How much longer a takes than b per sample, as a share of b (paired)."""
@@ -112,6 +130,18 @@ class Splitting:
                     yield size
                     break
 
+    def _at_limit(self) -> Iterator[int]:
+        """Where no time is known: the least size with as few pieces as the largest that fits."""
+        share = self.largest_share
+        if self.curve.is_timed or share is None:
+            return
+        largest = self.curve.largest_within(self.limit_bytes)
+        if largest is not None:
+            steps = -(-share // largest)
+            size = -(-share // steps)
+            if self.curve.is_safe(size):
+                yield size
+
     def _candidate(self, size: int) -> Candidate | None:
         if self.target_batch is None:
             return self._built((RankPieces.of((size,), ranks=self.world_size),))
@@ -126,6 +156,8 @@ class Splitting:
         near = self._built(equal_pieces(self.target_batch, self.world_size, size, self.tolerance))
         if exact is None or near is None:
             return exact or near
+        if not self.curve.is_timed:
+            return min((exact, near), key=lambda c: c.effort)
         gain = self.excess(exact, near).value
         spares_a_shape = self.prefer_one_shape and exact.shapes > 1 and gain >= 0
         return near if gain > TIE_SHARE or spares_a_shape else exact
@@ -138,19 +170,26 @@ class Splitting:
         point = self.curve.points.get(size)
         if point is None and not self.curve.is_between(size):
             return None  # below the smallest measured size nothing is recommended
-        costs = [self.curve.update(kind.runs, with_sync=self.with_sync) for kind in pieces]
-        cost = max(costs, key=lambda c: self.curve.seconds(c).value)
+        cost, step_time = self._time(pieces)
         return Candidate(
             micro_batch_size=size,
             pieces=pieces,
             effective_batch_size=sum(kind.ranks * kind.samples for kind in pieces),
             cost=cost,
-            step_time_s=self.curve.seconds(cost),
+            step_time_s=step_time,
             used_bytes=self._used(sizes),
             ceiling_bytes=self.curve.ceiling_bytes(size),
             interpolated=point is None,
             shapes=len(sizes),
         )
+
+    def _time(self, pieces: tuple[RankPieces, ...]) -> tuple[Cost, Quantity | None]:
+        """Seconds of an update on the slowest rank; nothing where no time is known."""
+        if not self.curve.is_timed:
+            return {}, None
+        costs = [self.curve.update(kind.runs, with_sync=self.with_sync) for kind in pieces]
+        cost = max(costs, key=lambda c: self.curve.seconds(c).value)
+        return cost, self.curve.seconds(cost)
 
     def _used(self, sizes: Iterable[int]) -> Quantity | None:
         used = [q for q in map(self.curve.used_bytes, sizes) if q is not None]

@@ -39,7 +39,8 @@ class Choice:
 
     Attributes:
         chosen: The winner.
-        fastest: Least expected time per sample among those measured that fit.
+        fastest: Least expected time per sample among those measured that fit; None where no time
+            is known.
         undecided: A smaller one expected to tie with the winner, whose measurement is too noisy
             to show it; None when there is none.
         fitting: All candidates that fit, smallest first.
@@ -47,7 +48,7 @@ class Choice:
     """
 
     chosen: Candidate
-    fastest: Candidate
+    fastest: Candidate | None
     undecided: Candidate | None
     fitting: tuple[Candidate, ...]
     too_large: tuple[Candidate, ...]

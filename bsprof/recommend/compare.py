@@ -14,6 +14,12 @@ from bsprof.errors import BsprofError, MeasurementError, NoFeasibleBatch, UsageE
 from bsprof.fit.knee import knee_from_points
 from bsprof.fit.samples import TIE_SHARE, relative_difference
 from bsprof.measure.choose import best_size
+from bsprof.recommend.compare_memory import (
+    AgainstMeasured,
+    SizeMemory,
+    against_measured,
+    memory_by_size,
+)
 from bsprof.recommend.curve import Curve
 from bsprof.recommend.differences import (
     Difference,
@@ -56,9 +62,11 @@ class ComparedProfile:
         label: The shortest text that tells it from the others.
         profile: The profile itself.
         plan: With a target the recommended plan; without one, one micro-batch of the fastest
-            size per update. None where the profile has no answer; `error` then says why.
+            size per update (of the largest that leaves the usual headroom where no time is
+            known). None where the profile has no answer; `error` then says why.
         rate_per_s: What is compared, in samples or tokens per second: of the plan, or without a
-            target of its micro-steps alone, which many accumulation steps approach.
+            target of its micro-steps alone, which many accumulation steps approach. None without
+            an answer, and where no time is known.
         knee: Smallest size that reaches most of the throughput; None where it does not show.
         ratio: `rate_per_s` over that of the first profile with an answer; None without both.
         verdict: The ratio as a sentence without a full stop; empty for that first profile.
@@ -91,6 +99,8 @@ class Comparison:
         profiles: In the order given, at least two.
         differences: What is not the same in all of them.
         notes: What makes the comparison unequal, or leaves something out.
+        memory: All sizes with their memory; empty where all profiles were measured.
+        against: Predicted profiles against measured ones of the same workload.
     """
 
     title: str
@@ -101,6 +111,8 @@ class Comparison:
     profiles: tuple[ComparedProfile, ...]
     differences: tuple[Difference, ...]
     notes: tuple[Note, ...]
+    memory: tuple[SizeMemory, ...] = ()
+    against: tuple[AgainstMeasured, ...] = ()
 
     @property
     def has_target(self) -> bool:
@@ -175,15 +187,19 @@ def compare_profiles(
     if unit == "token":
         compared = [_in_tokens(entry) for entry in compared]
     judged = _judged(compared)
+    only = [profile for _, profile in profiles]
+    against = against_measured(only)
     return Comparison(
-        title=_title(judged),
+        title=_title(judged, against),
         unit=unit,
         target_batch=target_batch,
         target_tokens=target_tokens,
         world_size=world_size,
         profiles=judged,
-        differences=differences([profile for _, profile in profiles]),
-        notes=tuple(_notes(judged, unit)),
+        differences=differences(only),
+        notes=tuple(_notes(judged, unit, against)),
+        memory=memory_by_size(only),
+        against=against,
     )
 
 
@@ -191,6 +207,8 @@ def _by_fastest_size(entry: ComparedProfile) -> ComparedProfile:
     """The entry with the size that its sweep confirmed, else its fastest per sample."""
     profile = entry.profile
     curve = Curve.of(profile)
+    if curve.points and not curve.is_timed:
+        return _by_largest_size(entry, curve)
     points = tuple(curve.points.values())
     size = best_size([p for p in points if p.confirmed] or points, profile.device.usable_bytes)
     if size is None:
@@ -221,6 +239,25 @@ def _by_fastest_size(entry: ComparedProfile) -> ComparedProfile:
     )
 
 
+def _by_largest_size(entry: ComparedProfile, curve: Curve) -> ComparedProfile:
+    """The entry with the largest size that leaves the usual headroom, else its smallest."""
+    usable = entry.profile.device.usable_bytes
+    limit = usable * (1 - DEFAULT_HEADROOM)
+    within = [s for s in curve.sizes if curve.ceiling_bytes(s) <= limit]
+    size = within[-1] if within else curve.sizes[0]
+    used = curve.used_bytes(size) if curve.memory_field == "device_used_bytes" else None
+    plan = Plan(
+        micro_batch_size=size,
+        accumulation_steps=1,
+        pieces=(RankPieces.of((size,)),),
+        effective_batch_size=size,
+        device_used_bytes=used,
+        headroom_bytes=None if used is None else math.floor(usable - used.high),
+        regime=curve.regime(size),
+    )
+    return replace(entry, plan=plan)
+
+
 def _tokens(entry: ComparedProfile) -> int | None:
     facts = entry.profile.facts
     return None if facts is None else facts.tokens_per_sample
@@ -248,8 +285,10 @@ def _judged(compared: Sequence[ComparedProfile]) -> tuple[ComparedProfile, ...]:
     for entry in compared:
         if entry is first:
             judged.append(replace(entry, ratio=Quantity.exact(1.0)))
-        elif entry.rate_per_s is None:
+        elif entry.error is not None:
             judged.append(replace(entry, verdict=f"{entry.label} has no answer"))
+        elif entry.rate_per_s is None:
+            judged.append(replace(entry, verdict=f"no time is known of {entry.label}"))
         else:
             ratio = _ratio(entry, first)
             judged.append(replace(entry, ratio=ratio, verdict=_verdict(entry, first, ratio)))
@@ -281,10 +320,15 @@ def _verdict(entry: ComparedProfile, first: ComparedProfile, ratio: Quantity) ->
     return f"no difference shown between {both}: {value} times as fast{space}{interval}"
 
 
-def _title(judged: Sequence[ComparedProfile]) -> str:
+def _title(judged: Sequence[ComparedProfile], against: Sequence[AgainstMeasured]) -> str:
     answered = [entry for entry in judged if entry.rate_per_s is not None]
-    if not answered:
+    planned = [entry for entry in judged if entry.plan is not None]
+    if not planned:
         return "none of the profiles has an answer"
+    if len(answered) < 2 and len(planned) > 1:
+        return _error_text(judged, against[0]) if against else _sizes_text(planned)
+    if len(planned) == 1:
+        return f"only {planned[0].label} has an answer"
     if len(answered) == 1:
         return f"only {answered[0].label} has an answer"
     if len(judged) == 2:
@@ -299,9 +343,43 @@ def _title(judged: Sequence[ComparedProfile]) -> str:
     return f"{names} are the fastest, no difference shown between them"
 
 
-def _notes(judged: Sequence[ComparedProfile], unit: str) -> Iterator[Note]:
+def _sizes_text(planned: Sequence[ComparedProfile]) -> str:
+    """Which size each runs, where speed cannot be compared."""
+    sizes = [f"{e.plan.micro_batch_size:,} on {e.label}" for e in planned if e.plan is not None]
+    return f"micro-batch {listing(sizes)}; no time is known to compare"
+
+
+_FIELD_NAMES = {
+    "device_used_bytes": "memory used",
+    "peak_reserved_bytes": "reserved memory",
+    "peak_allocated_bytes": "allocated memory",
+}
+
+
+def _error_text(judged: Sequence[ComparedProfile], pair: AgainstMeasured) -> str:
+    """How far a prediction is from the measurement, one sentence without a full stop."""
+    error, count = pair.median_error, len(pair.sizes)
+    off = "the same" if abs(error) < 0.0005 else f"{format_share(abs(error))} "
+    off += "" if abs(error) < 0.0005 else "too much" if error > 0 else "too little"
+    over = "at one size" if count == 1 else f"in the median of {count} sizes"
+    label = judged[pair.predicted].label
+    what = _FIELD_NAMES[pair.field]
+    return f"{label}: {what} {off} {over}, {pair.inside} of {count} inside the interval"
+
+
+def _notes(
+    judged: Sequence[ComparedProfile], unit: str, against: Sequence[AgainstMeasured]
+) -> Iterator[Note]:
     profiles = [entry.profile for entry in judged]
     yield from _on_likeness(judged, profiles, unit)
+    for pair in against:
+        if not pair.same_device:
+            names = [judged[i].profile.device.name for i in (pair.predicted, pair.measured)]
+            yield Note(
+                code="different-devices",
+                message=f"Memory was predicted for {names[0]} and measured on {names[1]}: context "
+                "and libraries differ.",
+            )
     for entry in judged:
         if entry.error is not None:
             yield Note(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bsprof.recommend.compare import ComparedProfile, Comparison
+from bsprof.recommend.compare_memory import AgainstMeasured, SizeMemory
 from bsprof.records.codec import to_json
 
 COMPARISON_SCHEMA_VERSION = 1
@@ -15,7 +16,8 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain JSON values, with stable names.
 
     Quantities are objects with `value`, `low` and `high` (90 % interval), or null. Seconds,
-    bytes and units per second throughout; `unit` says what `rate_per_s` counts.
+    bytes and units per second throughout; `unit` says what `rate_per_s` counts. Times, rates and
+    ratios are null where no time is known (predicted memory alone).
     """
     return {
         "schema": COMPARISON_SCHEMA_VERSION,
@@ -27,6 +29,39 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "differences": to_json(comparison.differences),
         "profiles": [_profile(entry) for entry in comparison.profiles],
         "notes": to_json(comparison.notes),
+        "memory_by_size": [_size(row) for row in comparison.memory],
+        "predicted_against_measured": [_against(comparison, p) for p in comparison.against],
+    }
+
+
+_OF_POINT = ("device_used_bytes", "peak_reserved_bytes", "peak_allocated_bytes")
+
+
+def _size(row: SizeMemory) -> dict[str, Any]:
+    return {
+        "micro_batch_size": row.micro_batch_size,
+        "profiles": [
+            None
+            if point is None
+            else {
+                "status": to_json(point.status),
+                "alloc_retries": point.alloc_retries,
+                **{name: to_json(getattr(point, name)) for name in _OF_POINT},
+            }
+            for point in row.points
+        ],
+    }
+
+
+def _against(comparison: Comparison, pair: AgainstMeasured) -> dict[str, Any]:
+    return {
+        "predicted": comparison.profiles[pair.predicted].name,
+        "measured": comparison.profiles[pair.measured].name,
+        "field": pair.field,
+        "micro_batch_sizes": list(pair.sizes),
+        "ratios": list(pair.ratios),
+        "median_error": pair.median_error,
+        "inside_interval": pair.inside,
     }
 
 

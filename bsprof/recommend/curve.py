@@ -44,8 +44,12 @@ def usable_points(profile: Profile) -> tuple[Point, ...]:
     """Points that may be recommended, smallest first: they fit, ran what they say, and have a time.
 
     A measured point that ran no step, or another size than it says, is no evidence of anything.
+    Where a profile was not measured and no point has a time, those that have memory are usable.
     """
     measured = profile.origin is Origin.MEASURED
+    if not measured and all(p.micro_step_s is None for p in profile.ok_points()):
+        known = [p for p in profile.ok_points() if _has_memory(p)]
+        return tuple(sorted(known, key=lambda p: p.micro_batch_size))
     return tuple(
         point
         for point in sorted(profile.ok_points(), key=lambda p: p.micro_batch_size)
@@ -54,6 +58,10 @@ def usable_points(profile: Profile) -> tuple[Point, ...]:
         and not (measured and point.micro_steps_run < 1)
         and point.observed_micro_batch_size in (None, point.micro_batch_size)
     )
+
+
+def _has_memory(point: Point) -> bool:
+    return any(getattr(point, field) is not None for field in MEMORY_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +118,11 @@ class Curve:
             memory_field=next(fields, None) if points else None,
             extra_bytes=extra_bytes,
         )
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether times are known; else only memory is."""
+        return bool(self.medians)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -252,6 +265,23 @@ class Curve:
         below = [s for s in self.sizes if s < size]
         used = [self.used_bytes(s) for s in (*below, size)]
         return max((q.high for q in used if q is not None), default=0.0)
+
+    def largest_within(self, limit_bytes: float) -> int | None:
+        """The largest safe size whose memory, at its upper end, stays within a limit."""
+        fitting = [s for s in self.sizes if self.ceiling_bytes(s) <= limit_bytes]
+        if not fitting:
+            return None
+        low, high = fitting[-1], fitting[-1]
+        larger = [s for s in self.sizes if s > low]
+        if larger and self.is_safe(larger[0] - 1):
+            high = larger[0] - 1
+        while low < high:  # what all sizes up to one need never falls as it grows
+            middle = (low + high + 1) // 2
+            if self.ceiling_bytes(middle) <= limit_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def regime(self, size: int) -> Regime:
         """What binds at `size`; unknown where the neighbours disagree."""

@@ -14,7 +14,9 @@ def recommendation_document(recommendation: Recommendation) -> dict[str, Any]:
 
     Quantities are objects with `value`, `low` and `high` (90 % interval), or null. Seconds,
     bytes, samples per second and shares from 0 to 1 throughout. Alternatives leave their pieces
-    out: with small micro-batches those are very many, and nobody runs them.
+    out: with small micro-batches those are very many, and nobody runs them. Where no time is known
+    (a profile of predicted memory) `step_time_s`, `samples_per_s`, `knee` and every `slower_by` are
+    null, and the plan is the one with the fewest micro-steps that fits.
     """
     target = recommendation.target
     return {

@@ -15,6 +15,8 @@ def plan_energy(point: Point | None, candidate: Candidate) -> Quantity | None:
     """
     if point is None or point.energy_j is None or point.micro_step_s is None:
         return None
+    if candidate.step_time_s is None:
+        return None
     optimizer_s = point.optimizer_step_s.value if point.optimizer_step_s else 0.0
     measured_s = point.micro_step_s.value + optimizer_s
     ranks = sum(kind.ranks for kind in candidate.pieces)

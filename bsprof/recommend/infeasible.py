@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,19 +12,32 @@ from bsprof.recommend.candidates import Candidate
 from bsprof.recommend.commands import sweep_command
 from bsprof.recommend.curve import Curve
 from bsprof.recommend.target import headroom_of
-from bsprof.records import Category, Mode, Point, PointStatus, Precision, Profile, Target
+from bsprof.recommend.wording import with_interval
+from bsprof.records import (
+    Category,
+    Change,
+    Mode,
+    Origin,
+    Point,
+    PointStatus,
+    Precision,
+    Profile,
+    Target,
+)
 from bsprof.units import format_bytes
 
 # Checkpointing every block keeps the blocks' inputs instead of all that lies inside them.
 # Heuristic: a transformer block keeps about 34 values per token and channel (arXiv 2205.05198,
 # section 4), its input is one; a quarter is a cautious remainder for other models.
 CHECKPOINTING_KEEPS = 0.25
+_MOST_CHANGES = 3  # named in one sentence
 _STATES_PER_PARAMETER = {"adam": 2, "adamw": 2, "nadam": 2, "radam": 2, "adamax": 2, "rmsprop": 1}
 
 
 def nothing_measured(profile: Profile) -> BsprofError:
     """The error for a profile without one usable point."""
     too_big = profile.smallest_too_big()
+    found = _found(profile)
     flushed = [p for p in profile.points if p.status is PointStatus.OK and p.alloc_retries]
     if too_big is None and flushed:
         too_big = min(flushed, key=lambda p: p.micro_batch_size)
@@ -34,14 +48,17 @@ def nothing_measured(profile: Profile) -> BsprofError:
             return error
         return MeasurementError(
             f"no point of {profile.workload.model} can be used",
-            found="every point lacks a time, ran no step, or ran another size than it says",
-            next_step=f"measure again: {sweep_command(profile)}",
+            found="every point lacks a time, ran no step, or ran another size than it says"
+            if found == "measured"
+            else "no point says what memory it needs",
+            next_step=f"{_find(profile)} again: {sweep_command(profile)}",
         )
     return NoFeasibleBatch(
         f"no micro-batch size of {profile.workload.model} fits on {profile.device.name}",
-        found=f"the smallest size that failed, {too_big.micro_batch_size}, {_outcome(too_big)}; "
+        found=f"the smallest size {'that failed' if found == 'measured' else found}, "
+        f"{too_big.micro_batch_size}, {_outcome(too_big, found)}; "
         f"usable memory is {format_bytes(profile.device.usable_bytes)}",
-        next_step=cheapest_change(profile, too_big, missing_bytes=_missing(too_big)),
+        next_step=cheapest_change(profile, too_big, missing_bytes=_missing(profile, too_big)),
     )
 
 
@@ -59,7 +76,9 @@ def nothing_fits(
         )
     else:
         nearest = curve.points[min(s for s in curve.sizes if s >= size)]
-        step = cheapest_change(profile, nearest, missing_bytes=needed - allowed)
+        step = cheapest_change(
+            profile, nearest, missing_bytes=needed - allowed, allowed_bytes=allowed
+        )
     return NoFeasibleBatch(
         f"no micro-batch size of {profile.workload.model} leaves a headroom of "
         f"{format_bytes(usable - allowed)} on {profile.device.name}",
@@ -77,9 +96,9 @@ def nothing_splits(profile: Profile, target: Target, curve: Curve, single: bool)
         refused = sorted(s for s in curve.refused if s <= share)
         failed = f"; {', '.join(map(str, refused))} did not work" if refused else ""
         return NoFeasibleBatch(
-            f"no measured micro-batch size is small enough for {_of_rank(target, share)}",
+            f"no {_found(profile)} micro-batch size is small enough for {_of_rank(target, share)}",
             found=f"the usable sizes are {sizes}{failed}",
-            next_step="measure smaller sizes: "
+            next_step=f"{_find(profile)} smaller sizes: "
             + sweep_command(profile, "--micro-batch-sizes", str(share))
             if not refused
             else f"use a target of at least {curve.sizes[0] * target.world_size}",
@@ -95,23 +114,35 @@ def nothing_splits(profile: Profile, target: Target, curve: Curve, single: bool)
     )
 
 
-def cheapest_change(profile: Profile, point: Point, *, missing_bytes: float | None) -> str:
-    """The change that costs least among those that may suffice, with its estimated effect.
+def cheapest_change(
+    profile: Profile,
+    point: Point,
+    *,
+    missing_bytes: float | None,
+    allowed_bytes: float | None = None,
+) -> str:
+    """The change that costs least among those that may suffice, with its effect.
+
+    The effect is estimated, or predicted where the profile holds predictions of changes.
 
     Args:
         point: The smallest size that did not fit, or whose peak is too high.
         missing_bytes: Bytes that have to go; None when unknown.
+        allowed_bytes: What the upper end of the peak may be; None is all that is usable.
     """
+    allowed = profile.device.usable_bytes if allowed_bytes is None else allowed_bytes
     smallest = 2 if _has_batch_norm(profile) else 1
     if point.micro_batch_size > smallest:
         return (
-            "measure smaller sizes, which cost nothing but time (less activation memory by a "
-            f"factor of up to {point.micro_batch_size // smallest}): "
+            f"{_find(profile)} smaller sizes, which cost nothing but time (less activation memory "
+            f"by a factor of up to {point.micro_batch_size // smallest}): "
             + sweep_command(profile, "--micro-batch-sizes", str(smallest))
         )
     if profile.device.limit_source == "option":
         more = "" if missing_bytes is None else f" by at least {format_bytes(missing_bytes)}"
         return f"raise --memory-limit{more}"
+    if predicted := predicted_changes(profile, point.micro_batch_size, allowed):
+        return predicted
     changes = list(_changes(profile, point))
     enough = [c for c in changes if missing_bytes is not None and c.saves_bytes >= missing_bytes]
     if enough:
@@ -119,6 +150,31 @@ def cheapest_change(profile: Profile, point: Point, *, missing_bytes: float | No
     if changes:
         return max(changes, key=lambda c: c.saves_bytes).text()
     return "use a device with more memory, or a smaller model or input"
+
+
+def predicted_changes(profile: Profile, micro_batch_size: int, allowed_bytes: float) -> str:
+    """The predicted changes that make a size fit, those that cost least first; else the best one.
+
+    Empty where the profile holds no prediction of a change at that size.
+    """
+    held = () if profile.prediction is None else profile.prediction.changes
+    changes = [c for c in held if c.micro_batch_size == micro_batch_size]
+    if not changes:
+        return ""
+    enough = [c for c in changes if c.fits and c.device_used_bytes.high <= allowed_bytes]
+    if enough:
+        return "; or ".join(map(_predicted, enough[:_MOST_CHANGES]))
+    best = min(changes, key=lambda c: c.device_used_bytes.high)
+    return f"no single change is enough; the largest saving: {_predicted(best)}"
+
+
+def _predicted(change: Change) -> str:
+    options = f" ({shlex.join(change.options)})" if change.options else ""
+    saved = max(0.0, change.saved_bytes.value)
+    return (
+        f"{change.name}{options}: predicted to need "
+        f"{with_interval(change.device_used_bytes, format_bytes)}, {format_bytes(saved)} less"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +255,18 @@ def _has_batch_norm(profile: Profile) -> bool:
     return training and profile.facts is not None and profile.facts.batch_norm_modules > 0
 
 
-def _missing(point: Point) -> float | None:
+def _found(profile: Profile) -> str:
+    return "predicted" if profile.origin is Origin.PREDICTED else "measured"
+
+
+def _find(profile: Profile) -> str:
+    return "predict" if profile.origin is Origin.PREDICTED else "measure"
+
+
+def _missing(profile: Profile, point: Point) -> float | None:
+    """Bytes that have to go: of a predicted size what it needs beyond the limit."""
+    if profile.origin is Origin.PREDICTED and point.device_used_bytes is not None:
+        return max(0.0, point.device_used_bytes.high - profile.device.usable_bytes)
     return point.failure.requested_bytes if point.failure else None
 
 
@@ -209,13 +276,20 @@ def _of_rank(target: Target, share: int) -> str:
     return f"the {share} samples that each of {target.world_size} ranks has per update"
 
 
-def _outcome(point: Point) -> str:
+def _outcome(point: Point, found: str) -> str:
     if point.status is PointStatus.OK:
         return "fits only after the allocator flushed its cache"
+    if found == "predicted":
+        if point.device_used_bytes is not None:
+            needs = with_interval(point.device_used_bytes, format_bytes)
+            return f"is predicted to need {needs}"
+        requested = point.failure.requested_bytes if point.failure else None
+        at = "" if requested is None else f" at a request of {format_bytes(requested)}"
+        return f"is predicted to run out of memory{at}"
     what = (
         "was killed for its memory" if point.status is PointStatus.KILLED else "ran out of memory"
     )
-    requested = _missing(point)
+    requested = point.failure.requested_bytes if point.failure else None
     if requested is None:
         return what
     return f"{what} at a request of {format_bytes(requested)}"

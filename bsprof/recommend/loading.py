@@ -20,6 +20,8 @@ def on_loader(ground: Ground) -> Iterator[Note]:
     """
     plan, ranks = ground.plan, ground.target.world_size
     size = plan.micro_batch_size
+    if plan.samples_per_s is None:
+        return
     found = supply(ground.profile.loader, size, plan.samples_per_s.scaled(1 / ranks))
     if found is None:
         return
@@ -73,6 +75,7 @@ def _unclear(_ground: Ground, found: Supply) -> tuple[str, str]:
 
 def _waits(ground: Ground, found: Supply) -> tuple[str, str]:
     plan, best = ground.plan, found.best
+    assert plan.step_time_s is not None, "what a plan takes is known only with its time"
     share = plan.effective_batch_size / ground.target.world_size
     rate = best.samples_per_s
     loading = Quantity.ordered(share / rate.value, share / rate.high, share / rate.low)

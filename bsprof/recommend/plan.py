@@ -10,11 +10,12 @@ import math
 from dataclasses import replace
 
 from bsprof.fit.knee import knee_from_points
-from bsprof.recommend import reasons, remarks
+from bsprof.recommend import memory_reasons, reasons, remarks
 from bsprof.recommend.candidates import Candidate, Splitting
 from bsprof.recommend.choose import choose
 from bsprof.recommend.curve import Curve
 from bsprof.recommend.energy import plan_energy
+from bsprof.recommend.fewest_steps import choose_by_steps
 from bsprof.recommend.infeasible import (
     gradient_bytes,
     nothing_fits,
@@ -49,7 +50,9 @@ def recommend_plan(
     """The micro-batch size and accumulation steps to run a target with, and why.
 
     Only sizes that were measured and fit, or lie between two that do and are marked as
-    interpolated, are ever recommended. Ties and objectives: see `bsprof.recommend.choose`.
+    interpolated, are ever recommended. Ties and objectives: see `bsprof.recommend.choose`; for a
+    predicted profile without times, `bsprof.recommend.fewest_steps`: the answer then has no time,
+    and says so.
 
     Args:
         profile: All points of the workload on the device.
@@ -61,8 +64,9 @@ def recommend_plan(
             The upper end of the peak's interval is held against it.
         tolerance: How far the samples per update may be off the target, 0 to 1, where equal
             pieces make the update faster per sample.
-        objective: `time`, `memory` (the smallest peak at most 5 % slower than the fastest) or
-            `cost` (the same as `time` on one device).
+        objective: `time`, `memory` (the smallest peak at most 5 % slower than the fastest;
+            without times the fewest micro-steps at the smallest peak) or `cost` (the same as
+            `time` on one device).
         profile_name: What the answer calls the profile.
 
     Raises:
@@ -80,15 +84,19 @@ def recommend_plan(
         objective=objective,
     )
     target = question.target
-    splitting = _splitting(profile, None if question.open_batch else target.target_batch, target)
+    limit = profile.device.usable_bytes - headroom_of(target, profile.device.usable_bytes)
+    target_batch = None if question.open_batch else target.target_batch
+    splitting = _splitting(profile, target_batch, target, limit)
     curve = splitting.curve
     if not curve.points:
         raise nothing_measured(profile)
-    limit = profile.device.usable_bytes - headroom_of(target, profile.device.usable_bytes)
     candidates = splitting.candidates()
     if not candidates:
         raise nothing_splits(profile, target, curve, splitting.avoid_single)
-    choice = choose(splitting, candidates, limit_bytes=limit, objective=target.objective)
+    if curve.is_timed:
+        choice = choose(splitting, candidates, limit_bytes=limit, objective=target.objective)
+    else:
+        choice = choose_by_steps(candidates, limit_bytes=limit, objective=target.objective)
     if choice is None:
         raise nothing_fits(profile, target, curve, candidates[0])
     plan = _plan(profile, curve, choice.chosen)
@@ -105,7 +113,7 @@ def recommend_plan(
     return Recommendation(
         target=target,
         plan=plan,
-        reasons=reasons.reasons(ground),
+        reasons=(reasons if curve.is_timed else memory_reasons).reasons(ground),
         knee=knee_from_points(tuple(curve.points.values())),
         alternatives=_alternatives(ground),
         advice=remarks.advice(ground),
@@ -114,7 +122,9 @@ def recommend_plan(
     )
 
 
-def _splitting(profile: Profile, target_batch: int | None, target: Target) -> Splitting:
+def _splitting(
+    profile: Profile, target_batch: int | None, target: Target, limit_bytes: float
+) -> Splitting:
     trains = profile.workload.mode is Mode.TRAIN
     synchronises = trains and target.world_size > 1
     # One rank measured alone has no communication buffers; DDP's are as large as the gradients.
@@ -128,11 +138,12 @@ def _splitting(profile: Profile, target_batch: int | None, target: Target) -> Sp
         avoid_single=trains and batch_norm,
         with_sync=synchronises,
         prefer_one_shape=profile.workload.compile or profile.workload.cudnn_benchmark,
+        limit_bytes=limit_bytes,
     )
 
 
 def _plan(profile: Profile, curve: Curve, candidate: Candidate) -> Plan:
-    size = candidate.micro_batch_size
+    size, step_time = candidate.micro_batch_size, candidate.step_time_s
     used = _used_on_device(curve, candidate)
     point = curve.points.get(size)
     return Plan(
@@ -140,8 +151,10 @@ def _plan(profile: Profile, curve: Curve, candidate: Candidate) -> Plan:
         accumulation_steps=candidate.accumulation_steps,
         pieces=candidate.pieces,
         effective_batch_size=candidate.effective_batch_size,
-        step_time_s=candidate.step_time_s,
-        samples_per_s=per_second(candidate.effective_batch_size, candidate.step_time_s),
+        step_time_s=step_time,
+        samples_per_s=None
+        if step_time is None
+        else per_second(candidate.effective_batch_size, step_time),
         device_used_bytes=used,
         headroom_bytes=None
         if used is None
@@ -159,10 +172,22 @@ def _used_on_device(curve: Curve, candidate: Candidate) -> Quantity | None:
 
 
 def _alternatives(ground: reasons.Ground) -> tuple[Alternative, ...]:
-    """All other candidates, the fastest first; those that leave too little memory among them."""
+    """All other candidates, the fastest first; those that leave too little memory among them.
+
+    Where no time is known, those with the fewest micro-steps come first.
+    """
     choice, splitting = ground.choice, ground.splitting
     others = [c for c in (*choice.fitting, *choice.too_large) if c is not choice.chosen]
     found = []
+    if not splitting.curve.is_timed:
+        return tuple(
+            Alternative(
+                plan=_plan(ground.profile, splitting.curve, other),
+                slower_by=None,
+                reason=memory_reasons.reason_against(ground, other),
+            )
+            for other in sorted(others, key=lambda c: c.effort)
+        )
     for other in others:
         excess = splitting.excess(other, choice.chosen)
         found.append(
@@ -172,4 +197,9 @@ def _alternatives(ground: reasons.Ground) -> tuple[Alternative, ...]:
                 reason=reasons.reason_against(ground, other, excess),
             )
         )
-    return tuple(sorted(found, key=lambda a: (a.slower_by.value, a.plan.micro_batch_size)))
+    return tuple(sorted(found, key=_slower_then_larger))
+
+
+def _slower_then_larger(alternative: Alternative) -> tuple[float, int]:
+    assert alternative.slower_by is not None, "times are known"
+    return alternative.slower_by.value, alternative.plan.micro_batch_size

@@ -10,6 +10,7 @@ from bsprof.recommend.candidates import Candidate, Splitting
 from bsprof.recommend.choose import MEMORY_SLOWDOWN, Choice
 from bsprof.recommend.wording import (
     OUTCOMES,
+    PREDICTED_OUTCOMES,
     listing,
     pieces,
     plural,
@@ -55,6 +56,21 @@ class Ground:
         return self.profile.workload.mode is Mode.INFER
 
     @property
+    def is_predicted(self) -> bool:
+        """Whether the numbers are predicted; else they are taken as measured."""
+        return self.profile.origin is Origin.PREDICTED
+
+    @property
+    def found(self) -> str:
+        """How the numbers of a size came about, as a participle."""
+        return "predicted" if self.is_predicted else "measured"
+
+    @property
+    def finds(self) -> str:
+        """The same as a verb: what a sweep of the profile's kind does with a size."""
+        return "predicts" if self.is_predicted else "measures"
+
+    @property
     def step(self) -> str:
         """What one piece is run in."""
         return "forward pass" if self.infers else "micro-step"
@@ -68,10 +84,10 @@ class Ground:
 def reasons(ground: Ground) -> tuple[str, ...]:
     """The sentences; each is about numbers of the profile and says their unit."""
     sentences = (
-        _what(ground),
+        f"{what_to_run(ground)}, {_takes(ground.plan)}.",
         _why(ground),
         _throughput(ground),
-        _memory(ground),
+        memory_sentence(ground),
         _next_larger(ground),
         _runners_up(ground),
         _trust(ground),
@@ -88,7 +104,7 @@ def reason_against(ground: Ground, other: Candidate, excess: Quantity) -> str:
             f"{format_bytes(ground.limit_bytes)}."
         )
     if other.interpolated and excess.value <= TIE_SHARE:
-        return "Not measured itself, and not clearly faster than a size that was."
+        return f"Not {ground.found} itself, and not clearly faster than a size that was."
     found = slower_or_faster(excess)
     found = f"{found[0].upper()}{found[1:]}"
     if excess.value > 0:
@@ -103,7 +119,8 @@ def reason_against(ground: Ground, other: Candidate, excess: Quantity) -> str:
     return f"{found}: too uncertain to prefer the larger micro-batch."
 
 
-def _what(ground: Ground) -> str:
+def what_to_run(ground: Ground) -> str:
+    """The pieces and what they add up to; a sentence without its end."""
     plan, target = ground.plan, ground.target
     if target.world_size == 1:
         split = pieces(plan.pieces[0].runs, ground.step)
@@ -123,17 +140,24 @@ def _what(ground: Ground) -> str:
         )
     else:
         total = f"exactly {plural(plan.effective_batch_size, 'sample')} per {ground.whole}"
+    return f"Run {split}: {total}"
+
+
+def _takes(plan: Plan) -> str:
+    assert plan.step_time_s is not None
+    assert plan.samples_per_s is not None
     return (
-        f"Run {split}: {total}, in {with_interval(plan.step_time_s, format_seconds)}, "
-        f"{with_interval(plan.samples_per_s, format_count)} samples per second."
+        f"in {with_interval(plan.step_time_s, format_seconds)}, "
+        f"{with_interval(plan.samples_per_s, format_count)} samples per second"
     )
 
 
 def _why(ground: Ground) -> str:
     choice, size = ground.choice, ground.plan.micro_batch_size
     fastest = choice.fastest
+    assert fastest is not None, "times are known"
     measured = [c for c in choice.fitting if not c.interpolated]
-    of_sizes = f"Of {plural(len(measured), 'measured size')} that fit"
+    of_sizes = f"Of {plural(len(measured), f'{ground.found} size')} that fit"
     if len(choice.fitting) == 1:
         return f"{size} is the only size that answers the question within the memory limit."
     if ground.target.objective is Objective.MEMORY:
@@ -143,8 +167,8 @@ def _why(ground: Ground) -> str:
         )
     if choice.chosen.interpolated:
         return (
-            f"{size} lies between measured sizes, splits the target evenly, and is expected to "
-            f"beat every measured size that fits by more than {format_share(TIE_SHARE)}."
+            f"{size} lies between {ground.found} sizes, splits the target evenly, and is expected "
+            f"to beat every {ground.found} size that fits by more than {format_share(TIE_SHARE)}."
         )
     if choice.chosen is fastest:
         return f"{of_sizes}, {size} takes the least time per {ground.whole}."
@@ -155,12 +179,12 @@ def _why(ground: Ground) -> str:
             f"{format_share(max(excess.high, 0.0))} slower per {ground.whole}: a tie, and the "
             "smaller micro-batch wins ties."
         )
-    return f"{of_sizes}, {size} is the best: {_against_fastest(ground, excess)}."
+    return f"{of_sizes}, {size} is the best: {_against_fastest(ground, fastest, excess)}."
 
 
-def _against_fastest(ground: Ground, excess: Quantity) -> str:
+def _against_fastest(ground: Ground, fastest: Candidate, excess: Quantity) -> str:
     """Why the fastest by expectation lost, where it is not an ordinary tie."""
-    chosen, fastest = ground.choice.chosen, ground.choice.fastest
+    chosen = ground.choice.chosen
     name = str(fastest.micro_batch_size)
     if fastest.shapes > chosen.shapes:
         return f"{name} ties with it, but has pieces of a second size, which costs extra to prepare"
@@ -176,11 +200,13 @@ def _throughput(ground: Ground) -> str:
     parts = []
     share = format_share(KNEE_SHARE)
     if shape.saturation is Saturation.FLAT:
-        parts.append("throughput is the same at all measured sizes, within noise")
+        parts.append(f"throughput is the same at all {ground.found} sizes, within noise")
     elif shape.saturation is Saturation.FALLING:
         parts.append("throughput is best at the smallest sizes and falls from there")
     elif shape.saturation is Saturation.RISING:
-        parts.append("throughput still rises at the largest measured size, so there is no knee yet")
+        parts.append(
+            f"throughput still rises at the largest {ground.found} size, so there is no knee yet"
+        )
     elif shape.knee is not None:
         where = "at or above" if size >= shape.knee.value else "below"
         parts.append(
@@ -202,7 +228,8 @@ def _of_peak(point: Point | None) -> str:
     return f" ({format_share(point.mfu.value)} of the device's peak FLOP/s)"
 
 
-def _memory(ground: Ground) -> str:
+def memory_sentence(ground: Ground) -> str:
+    """The plan's peak, and what stays free; empty where it is not known."""
     used, free = ground.plan.device_used_bytes, ground.plan.headroom_bytes
     usable = ground.profile.device.usable_bytes
     if used is None or free is None:
@@ -225,11 +252,12 @@ def _next_larger(ground: Ground) -> str:
     if not larger:
         most = ground.profile.max_micro_batch_size
         known = f"; the largest that fits is about {format_count(most.value)}" if most else ""
-        return f"No larger size was measured{known}."
+        return f"No larger size was {ground.found}{known}."
     point = min(larger, key=lambda p: p.micro_batch_size)
-    name = f"The next larger size measured, {point.micro_batch_size},"
+    name = f"The next larger size {ground.found}, {point.micro_batch_size},"
     if point.micro_batch_size not in ground.splitting.curve.points:
-        return f"{name} {OUTCOMES[point.status]}."
+        outcomes = PREDICTED_OUTCOMES if ground.is_predicted else OUTCOMES
+        return f"{name} {outcomes[point.status]}."
     if share is not None and point.micro_batch_size > share:
         return f"{name} is more than the {plural(share, 'sample')} that a rank has."
     found = [
@@ -270,7 +298,8 @@ def _trust(ground: Ground) -> str:
     plan, profile = ground.plan, ground.profile
     if plan.interpolated:
         state = (
-            f"{plan.micro_batch_size} was not measured itself, but lies between two sizes that were"
+            f"{plan.micro_batch_size} was not {ground.found} itself, but lies between two sizes "
+            "that were"
         )
     elif profile.origin is not Origin.MEASURED:
         state = f"these numbers are {profile.origin}, not measured on this device"
@@ -278,5 +307,6 @@ def _trust(ground: Ground) -> str:
         state = f"{plan.micro_batch_size} was run again in a fresh process, and fitted"
     else:
         state = f"{plan.micro_batch_size} was measured, but not run again in a fresh process"
+    assert plan.step_time_s is not None
     width = plan.step_time_s.relative_width / 2
     return f"How sure: {state}; the time is known to within {format_share(width)} (90 % interval)."

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bsprof.fit.samples import TIE_SHARE
-from bsprof.recommend.commands import sweep_command
+from bsprof.recommend.commands import measuring_command, sweep_command
 from bsprof.recommend.loading import on_loader
 from bsprof.recommend.reasons import Ground
-from bsprof.recommend.wording import plural
+from bsprof.recommend.wording import listing, plural
 from bsprof.records import Note, Objective, Origin
 from bsprof.units import format_bytes, format_share
 
@@ -34,7 +34,13 @@ def advice(ground: Ground) -> tuple[Note, ...]:
 
 
 def _on_question(ground: Ground) -> Iterator[Note]:
-    if ground.target.objective is Objective.COST:
+    timed = ground.splitting.curve.is_timed
+    if ground.target.objective is Objective.COST and not timed:
+        yield Note(
+            code="cost-not-known",
+            message="What an update costs depends on its time, which is not known.",
+        )
+    elif ground.target.objective is Objective.COST:
         yield Note(
             code="cost-equals-time",
             message="All plans run on the same device, so the cheapest is the fastest.",
@@ -54,8 +60,19 @@ def _on_question(ground: Ground) -> Iterator[Note]:
     if ground.profile.origin is not Origin.MEASURED:
         yield Note(
             code="not-measured",
-            message=f"The numbers are {ground.profile.origin}, not measured on this device.",
+            message=f"The numbers are {ground.profile.origin}{_rules(ground)}, not measured on "
+            "this device.",
         )
+
+
+def _rules(ground: Ground) -> str:
+    """Whose rules a prediction follows: ` with the rules of torch 2.13 and cudnn 9`."""
+    prediction = ground.profile.prediction
+    names = ("torch", "cudnn") if prediction is not None else ()
+    known = [
+        f"{n} {prediction.software[n]}" for n in names if prediction and prediction.software.get(n)
+    ]
+    return f" with the rules of {listing(known)}" if known else ""
 
 
 def _on_plan(ground: Ground) -> Iterator[Note]:
@@ -64,8 +81,10 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
     if plan.interpolated:
         yield Note(
             code="interpolated-size",
-            message=f"{size} was not measured; its numbers lie between those of its neighbours.",
-            hint=f"{sweep_command(ground.profile, '--micro-batch-sizes', str(size))} measures it",
+            message=f"{size} was not {ground.found}; its numbers lie between those of its "
+            "neighbours.",
+            hint=f"{sweep_command(ground.profile, '--micro-batch-sizes', str(size))} "
+            f"{ground.finds} it",
             micro_batch_size=size,
         )
     if undecided is not None:
@@ -76,8 +95,8 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
             message=f"{other} may be as good: it is expected {format_share(excess.value)} slower, "
             f"but the interval reaches {format_share(excess.high)}, and a tie is shown at "
             f"{format_share(TIE_SHARE)}; the lower expected time was taken.",
-            hint=f"{sweep_command(ground.profile, '--micro-batch-sizes', f'{other},{size}')} "
-            "measures both again",
+            hint=f"{_measuring(ground)} --micro-batch-sizes {other},{size} measures both"
+            + ("" if ground.is_predicted else " again"),
             micro_batch_size=other,
         )
     if ground.choice.chosen.shapes > 1 and ground.splitting.prefer_one_shape:
@@ -92,12 +111,18 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
         yield Note(
             code="small-piece-not-measured",
             message=f"The plan has a piece of {plural(smallest, 'sample')}, below the smallest "
-            f"measured size, {curve.sizes[0]}; its time is an estimate, and it is taken to need "
-            "no more memory.",
+            f"{ground.found} size, {curve.sizes[0]}; "
+            + ("its time is an estimate, and " if curve.is_timed else "")
+            + "it is taken to need no more memory.",
             micro_batch_size=smallest,
         )
     if plan.device_used_bytes is None:
         yield _memory_unknown(ground)
+
+
+def _measuring(ground: Ground) -> str:
+    profile = ground.profile
+    return measuring_command(profile) if ground.is_predicted else sweep_command(profile)
 
 
 def _memory_unknown(ground: Ground) -> Note:
@@ -117,7 +142,9 @@ def _on_ranks(ground: Ground) -> Iterator[Note]:
     ranks, world_size = ground.profile.ranks, ground.target.world_size
     if ground.infers or (world_size == 1 and ranks == 1):
         return
-    if ranks == 1:
+    if ranks == 1 and not ground.splitting.curve.is_timed:
+        yield _memory_of_one_rank(ground)
+    elif ranks == 1:
         extra = ground.splitting.curve.extra_bytes
         memory = (
             f", and {format_bytes(extra)} for communication buffers (as much as the gradients) "
@@ -133,11 +160,31 @@ def _on_ranks(ground: Ground) -> Iterator[Note]:
             hint="time the first updates of the real run against this one",
         )
     elif ranks != world_size:
+        what = "Synchronisation" if ground.splitting.curve.is_timed else "Memory"
+        how = "measured between" if not ground.is_predicted else "predicted for"
         yield Note(
             code="other-world-size",
-            message=f"Synchronisation was measured between {plural(ranks, 'rank')}, and the plan "
-            f"is for {plural(world_size, 'rank')}.",
+            message=f"{what} was {how} {plural(ranks, 'rank')}, and the plan is for "
+            f"{plural(world_size, 'rank')}.",
         )
+
+
+def _memory_of_one_rank(ground: Ground) -> Note:
+    ranks, extra = ground.target.world_size, ground.splitting.curve.extra_bytes
+    added = (
+        f"{format_bytes(extra)} for communication buffers (as much as the gradients) are added"
+        if extra
+        else "memory for communication buffers is left out"
+    )
+    again = f"--world-size {ranks} --parallel ddp"
+    return Note(
+        code="synchronisation-not-measured",
+        message=f"Memory was {ground.found} for one rank: {added}. Each rank is taken to have such "
+        "a device to itself.",
+        hint=f"{sweep_command(ground.profile)} {again} predicts it for {ranks} ranks"
+        if ground.is_predicted
+        else "",
+    )
 
 
 def _on_gradient(ground: Ground) -> Iterator[Note]:

@@ -20,6 +20,12 @@ OUTCOMES = {
     PointStatus.SKIPPED: "was not tried",
 }
 
+PREDICTED_OUTCOMES = OUTCOMES | {
+    PointStatus.OOM: "is predicted to run out of memory",
+    PointStatus.FAILED: "could not be traced",
+    PointStatus.SKIPPED: "was not predicted",
+}
+
 
 def plural(count: int, noun: str) -> str:
     """`1 rank`, `8 ranks`, `1,024 samples`."""

@@ -103,8 +103,8 @@ class Plan:
         pieces: What the ranks run, those with the same pieces together, first ranks first. A
             piece of n samples has weight n / effective_batch_size.
         effective_batch_size: Sum of all pieces.
-        step_time_s: Seconds of an update.
-        samples_per_s: effective_batch_size / step_time_s, all ranks.
+        step_time_s: Seconds of an update; None where only memory is known.
+        samples_per_s: effective_batch_size / step_time_s, all ranks; None without a time.
         device_used_bytes: Peak that counts against the limit; None when unknown.
         headroom_bytes: usable less the upper end of the peak; None when unknown.
         confirmed: Whether the size was run again in a fresh process.
@@ -116,8 +116,8 @@ class Plan:
     accumulation_steps: int
     pieces: tuple[RankPieces, ...]
     effective_batch_size: int
-    step_time_s: Quantity
-    samples_per_s: Quantity
+    step_time_s: Quantity | None = None
+    samples_per_s: Quantity | None = None
     device_used_bytes: Quantity | None = None
     headroom_bytes: int | None = None
     confirmed: bool = False
@@ -139,12 +139,13 @@ class Alternative:
 
     Attributes:
         plan: What it would be.
-        slower_by: step_time_s over the chosen plan's, less 1, with the paired 90 % interval.
+        slower_by: step_time_s over the chosen plan's, less 1, with the paired 90 % interval; None
+            without times.
         reason: Why it was not chosen, one sentence.
     """
 
     plan: Plan
-    slower_by: Quantity
+    slower_by: Quantity | None
     reason: str
 
 

@@ -124,13 +124,15 @@ def recommendation_facts(
     lines = [("effective batch", _effective_text(recommendation))]
     if has_unequal_pieces(plan):
         lines.append(("pieces", pieces_text(plan.pieces)))
-    lines.append(("update", quantity_text(plan.step_time_s, format_seconds)))
-    rate = quantity_text(plan.samples_per_s, format_count)
-    lines.append(("samples/s", rate + (" over all ranks" if target.world_size > 1 else "")))
+    if plan.step_time_s is not None:
+        lines.append(("update", quantity_text(plan.step_time_s, format_seconds)))
     tokens = profile.facts.tokens_per_sample if profile and profile.facts else None
-    if tokens:
-        per_second = plan.samples_per_s.scaled(tokens)
-        lines.append(("tokens/s", quantity_text(per_second, format_count)))
+    if plan.samples_per_s is not None:
+        rate = quantity_text(plan.samples_per_s, format_count)
+        lines.append(("samples/s", rate + (" over all ranks" if target.world_size > 1 else "")))
+        if tokens:
+            per_second = plan.samples_per_s.scaled(tokens)
+            lines.append(("tokens/s", quantity_text(per_second, format_count)))
     if plan.device_used_bytes is not None:
         used = quantity_text(plan.device_used_bytes, format_bytes)
         of_all = f" of {format_bytes(profile.device.usable_bytes)} usable" if profile else ""

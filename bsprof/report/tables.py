@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from bsprof.records import Plan, Point, Profile, Quantity, Recommendation, Regime
+from bsprof.records import Alternative, Plan, Point, Profile, Quantity, Recommendation, Regime
 from bsprof.report.words import (
     PHASE_NAMES,
     failure_text,
@@ -78,9 +78,9 @@ def point_table(profile: Profile, chosen: int | None = None) -> Table:
 
 
 def alternative_table(recommendation: Recommendation) -> Table:
-    """The chosen plan and what it beat, fastest first."""
+    """The chosen plan and what it beat, fastest first; without times as they are given."""
     plan = recommendation.plan
-    ordered = sorted(recommendation.alternatives, key=lambda a: a.plan.step_time_s.value)
+    ordered = sorted(recommendation.alternatives, key=_update_seconds)
     rows = [_plan_row(plan, "", "recommended", Emphasis.CHOSEN)]
     rows += [_plan_row(a.plan, slower_text(a.slower_by), a.reason, Emphasis.NONE) for a in ordered]
     caption = f"Plans for {plan.effective_batch_size:,} samples per update"
@@ -142,8 +142,15 @@ def _plan_row(plan: Plan, slower_by: str, verdict: str, emphasis: Emphasis) -> R
     )
 
 
-def slower_text(slower_by: Quantity) -> str:
+def _update_seconds(alternative: Alternative) -> float:
+    time = alternative.plan.step_time_s
+    return 0.0 if time is None else time.value
+
+
+def slower_text(slower_by: Quantity | None) -> str:
     """How much slower than the chosen plan, with the interval: `+2.1 % (1.0 to 3.2)`."""
+    if slower_by is None:
+        return ""
     value, low, high = (100 * v for v in (slower_by.value, slower_by.low, slower_by.high))
     interval = "" if low == high else f" ({low:+.1f} to {high:+.1f})"
     return f"{value:+.1f} %{interval}"

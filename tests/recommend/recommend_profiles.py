@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bsprof.records import (
+    Category,
     DeviceSnapshot,
     Environment,
     Failure,
     Mode,
     Origin,
+    Phase,
     Point,
     PointStatus,
+    Prediction,
     Profile,
     Quantity,
     Timing,
@@ -121,3 +124,48 @@ def curve_profile(
         for size in sizes
     ]
     return profile_of([*points, *map(failed_point, failed)], **more)
+
+
+def predicted_point(size: int, used_bytes: float, *, share: float = 0.03, **more: Any) -> Point:
+    """A predicted point without times; `share` is the half width of its memory's interval."""
+    used = Quantity(value=used_bytes, low=used_bytes * (1 - share), high=used_bytes * (1 + share))
+    fields = {
+        "status": PointStatus.OK,
+        "device_used_bytes": used,
+        "peak_reserved_bytes": used.scaled(0.9),
+        "peak_allocated_bytes": used.scaled(0.85),
+        "alloc_retries": 0,
+        "peak_phase": Phase.ACCUMULATION,
+        "peak_by_category_bytes": {
+            Category.WEIGHTS: round(0.2 * used_bytes),
+            Category.ACTIVATIONS: round(0.6 * used_bytes),
+        },
+    }
+    return Point(micro_batch_size=size, **(fields | more))
+
+
+def predicted_profile(
+    sizes: Iterable[int] = (1, 2, 4, 8, 16, 32, 64),
+    *,
+    base_bytes: int = 1 * GIB,
+    bytes_per_sample: int = 200 * MIB,
+    failed: Iterable[int] = (128,),
+    prediction: Prediction | None = None,
+    **more: Any,
+) -> Profile:
+    """Memory of a small model, predicted for a card of which 23 GiB may be used; no times."""
+    points = [predicted_point(b, base_bytes + bytes_per_sample * b) for b in sizes]
+    card = DeviceSnapshot(
+        kind="cuda",
+        name="NVIDIA GeForce RTX 4090",
+        capacity_bytes=24 * GIB,
+        usable_bytes=23 * GIB,
+        limit_source="catalogue",
+    )
+    rules = Prediction(device="rtx-4090", software={"torch": "2.13", "cudnn": "9"})
+    fields = {
+        "origin": Origin.PREDICTED,
+        "device": card,
+        "prediction": rules if prediction is None else prediction,
+    }
+    return profile_of([*points, *map(failed_point, failed)], **(fields | more))
