@@ -120,11 +120,34 @@ def before_weight_gradient(stream: Stream, operator: Operator) -> int:
     return operator.position
 
 
-def terms_of(insertions: Sequence[Insertion]) -> tuple[Term, ...]:
+def terms_of(
+    insertions: Sequence[Insertion], others: Sequence[Sequence[Insertion]] = ()
+) -> tuple[Term, ...]:
     """The largest amount of each name at one time, as a term; blocks that are kept add up.
 
-    The interval of what varies is that of the predicted peak, not of the term: it is exact here.
+    Args:
+        insertions: Of the nominal variant.
+        others: Of other variants: the ends of the intervals.
     """
+    nominal = amounts_of(insertions)
+    amounts = [nominal, *map(amounts_of, others)]
+    return tuple(
+        Term(
+            name=name,
+            bytes=Quantity(
+                value=nominal.get(name, 0),
+                low=min(found.get(name, 0) for found in amounts),
+                high=max(found.get(name, 0) for found in amounts),
+            ),
+            place=Place.ALLOCATOR,
+            source=SOURCES.get(name, "kernels of torch"),
+        )
+        for name in sorted(set().union(*amounts))
+    )
+
+
+def amounts_of(insertions: Sequence[Insertion]) -> dict[str, int]:
+    """Bytes by name: what is kept added up, of what is given back the largest."""
     kept: dict[str, int] = {}
     transient: dict[str, int] = {}
     for insertion in insertions:
@@ -132,12 +155,4 @@ def terms_of(insertions: Sequence[Insertion]) -> tuple[Term, ...]:
             kept[insertion.name] = kept.get(insertion.name, 0) + insertion.bytes
         else:
             transient[insertion.name] = max(transient.get(insertion.name, 0), insertion.bytes)
-    return tuple(
-        Term(
-            name=name,
-            bytes=Quantity.exact(amount),
-            place=Place.ALLOCATOR,
-            source=SOURCES.get(name, "kernels of torch"),
-        )
-        for name, amount in sorted((kept | transient).items())
-    )
+    return kept | transient

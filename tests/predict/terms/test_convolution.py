@@ -154,6 +154,15 @@ def test_terms_of_what_is_taken_at_one_time():
     assert all(term.source for term in terms_of(found))
 
 
+def test_terms_span_the_variants():
+    made = run(backward())
+    found = [library_insertions(made, device(), Software(), variant) for variant in VARIANTS]
+    (term,) = terms_of(found[0], found[1:])
+    assert term.bytes.low == 0
+    assert term.bytes.value == round(1.5 * MOVED) + WEIGHT_BYTES
+    assert term.bytes.high == 2 * MOVED + WEIGHT_BYTES
+
+
 def test_variants_have_names_of_their_own_and_the_nominal_one_comes_first():
     assert VARIANTS[0] is NOMINAL
     assert len({variant.name for variant in VARIANTS}) == len(VARIANTS)
