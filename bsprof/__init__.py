@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from bsprof.measure.events import SweepEvent
     from bsprof.measure.sweep import run_sweep
     from bsprof.measure.wire import PhaseLimits
+    from bsprof.predict.sweep import (
+        predict_sweep,
+        predict_sweeps,
+    )
+    from bsprof.predict.target import Software
     from bsprof.recommend.compare import (
         Comparison,
         compare_profiles,
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from bsprof.recommend.document import recommendation_document
     from bsprof.recommend.plan import recommend_plan
     from bsprof.records import (
+        DeviceSpec,
         Mode,
         Note,
         Objective,
@@ -92,6 +98,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     ),
     **dict.fromkeys(
         (
+            "DeviceSpec",
             "Mode",
             "Note",
             "Objective",
@@ -110,6 +117,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     ),
     "Comparison": ("bsprof.recommend.compare", ""),
     "PhaseLimits": ("bsprof.measure.wire", ""),
+    "Software": ("bsprof.predict.target", ""),
     "SweepEvent": ("bsprof.measure.events", ""),
     "Workload": ("bsprof.workloads.workload", ""),
     "build_report": ("bsprof.report", ""),
@@ -123,6 +131,8 @@ _HOMES: dict[str, tuple[str, str]] = {
     "list_profiles": ("bsprof.store", "listing"),
     "load_profile": ("bsprof.store", "load"),
     "newest_profile": ("bsprof.store", "newest"),
+    "predict_sweep": ("bsprof.predict.sweep", ""),
+    "predict_sweeps": ("bsprof.predict.sweep", ""),
     "recommend_plan": ("bsprof.recommend.plan", ""),
     "recommendation_document": ("bsprof.recommend.document", ""),
     "render_report": ("bsprof.report", "render"),
@@ -135,6 +145,7 @@ __all__ = [
     "BsprofError",
     "CalibrationError",
     "Comparison",
+    "DeviceSpec",
     "DeviceUnavailable",
     "FitError",
     "MeasurementError",
@@ -154,6 +165,7 @@ __all__ = [
     "ProfileTooNew",
     "Quantity",
     "Recommendation",
+    "Software",
     "SweepEvent",
     "SweepPlan",
     "Target",
@@ -174,6 +186,8 @@ __all__ = [
     "list_profiles",
     "load_profile",
     "newest_profile",
+    "predict_sweep",
+    "predict_sweeps",
     "recommend_plan",
     "recommendation_document",
     "render_report",

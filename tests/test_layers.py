@@ -24,7 +24,9 @@ LAYERS = (
 )
 """Lowest first. A part may import lower layers and, within a layer, only itself, save for PEERS."""
 
-PEERS = frozenset({("records", "errors"), ("units", "errors"), ("hardware", "store")})
+PEERS = frozenset(
+    {("records", "errors"), ("units", "errors"), ("hardware", "store"), ("predict", "measure")}
+)
 """Imports within a layer that are allowed: (importer, imported)."""
 
 RANK = {name: number for number, layer in enumerate(LAYERS) for name in layer}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from bsprof.errors import UsageError
+from bsprof.predict.software import software_of
+from bsprof.predict.target import Software
 from bsprof.records import Scalar
 
 _PYTHON_WORDS: dict[str, Scalar] = {"True": True, "False": False, "None": None}
@@ -83,6 +86,23 @@ def lora(text: str) -> tuple[int, tuple[str, ...]]:
             next_step="write r=16, or r=16,targets=q_proj+v_proj",
         )
     return int(rank), targets
+
+
+def software(text: str) -> Software:
+    """Versions from `torch=2.13,cudnn=9,cuda=12.8`; what is left out is as usual for that torch.
+
+    Raises:
+        UsageError: another key, one twice, or a version that is none.
+    """
+    pattern = r"torch=\d+\.\d+|cuda=\d+\.\d+|cudnn=\d+"
+    parts = text.split(",")
+    given = dict(part.partition("=")[::2] for part in parts)
+    if len(given) < len(parts) or not all(re.fullmatch(pattern, part) for part in parts):
+        raise UsageError(
+            f"cannot read --software {text!r}",
+            next_step="write torch=2.13,cudnn=9,cuda=12.8; any of them may be left out",
+        )
+    return software_of(**given)
 
 
 def _scalar(option: str, text: str, value: str) -> Scalar:

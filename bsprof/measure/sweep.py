@@ -175,7 +175,11 @@ class _Sweep:
         self._ledger.built = built
         self._ledger.key = built.key
         if self._device == "auto" and built.device.kind == "cpu":
-            self._say("note", "no accelerator here: this measures the CPU")
+            self._say(
+                "note",
+                "no accelerator here: this measures the CPU; to predict for a GPU name it, as in "
+                "--device rtx-4090 (`bsprof devices` lists them)",
+            )
         usable = format_bytes(built.device.usable_bytes)
         parameters = format_count(built.facts.parameter_count)
         self._say(

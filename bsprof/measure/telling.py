@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bsprof.errors import BsprofError, MeasurementError, WorkloadError
 from bsprof.measure.crew import Trouble
-from bsprof.records import Failure, Point, WorkloadSpec
+from bsprof.records import Failure, Point, PointStatus, WorkloadSpec
 from bsprof.units import format_bytes, format_count, format_seconds
 from bsprof.workloads.faults import advice
 
@@ -12,6 +12,8 @@ from bsprof.workloads.faults import advice
 def point_line(point: Point) -> str:
     """One finished point in one line, for people."""
     size = f"micro-batch {point.micro_batch_size}"
+    if point.prediction is not None and point.status is PointStatus.OK:
+        return f"{size}: {_predicted(point)}"
     if point.micro_step_s is None or point.samples_per_s is None:
         reason = point.failure.reason if point.failure is not None else ""
         return f"{size}: {point.status}" + (f" ({reason})" if reason else "")
@@ -20,6 +22,15 @@ def point_line(point: Point) -> str:
         f"{size}: {format_seconds(point.micro_step_s.value)} a micro-step, "
         f"{format_count(point.samples_per_s.value)} samples/s, {used} used"
     )
+
+
+def _predicted(point: Point) -> str:
+    verdict = "fits" if not point.alloc_retries else "fits only after a cache flush"
+    if point.device_used_bytes is None:
+        return verdict
+    used = point.device_used_bytes
+    spread = f"{format_bytes(used.low)} to {format_bytes(used.high)}"
+    return f"{verdict}, {format_bytes(used.value)} used ({spread})"
 
 
 def build_error(spec: WorkloadSpec, trouble: Trouble) -> BsprofError:

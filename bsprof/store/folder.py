@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bsprof.errors import BsprofError, ProfileNotFound
-from bsprof.records import DeviceSnapshot, Profile
+from bsprof.records import DeviceSnapshot, Origin, Profile
 from bsprof.store.data import data_folder
 from bsprof.store.profiles import load
 
@@ -63,9 +63,15 @@ def model_slug(model: str) -> str:
 
 
 def profile_path(profile: Profile, store: Path) -> Path:
-    """Where a profile is kept in a store: the same place at every save of one sweep."""
+    """Where a profile is kept in a store: the same place at every save of one sweep.
+
+    What was predicted for a device lies beside what was measured on it, not among it.
+    """
     stamp = re.sub(r"[^0-9TZ]", "", profile.created_at.replace("+00:00", "Z"))
-    folder = store / device_slug(profile.device) / model_slug(profile.workload.model)
+    device = device_slug(profile.device)
+    if profile.origin is Origin.PREDICTED:
+        device += "-predicted"
+    folder = store / device / model_slug(profile.workload.model)
     return folder / f"{stamp or 'undated'}.json"
 
 
@@ -120,7 +126,7 @@ def matches(profile: Profile, model: str | None, device: str | None) -> bool:
     kind, _, index = device.partition(":")
     if kind == snapshot.kind:
         return not index or index == str(snapshot.index)
-    return slug(device) in device_slug(snapshot)
+    return slug(device) in device_slug(snapshot) or device == snapshot.details.get("catalogue")
 
 
 def find(wanted: str, store: Path, *, reference: Path | None = None) -> tuple[str, Path]:

@@ -1,0 +1,299 @@
+"""What one micro-batch size needs on one device: replays of a traced stream, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from bsprof.predict.allocator import AllocatorRules, Replay, Verdict
+from bsprof.predict.allocator import replay as replay_stream
+from bsprof.predict.intervals import ALLOCATED_SHARE, RESERVED_SHARE, spanned
+from bsprof.predict.replays import Insertions, Replays
+from bsprof.predict.room import Conditions
+from bsprof.predict.stream import Stream
+from bsprof.predict.terms import (
+    NOMINAL,
+    SMALLEST,
+    VARIANTS,
+    End,
+    Variant,
+    library_insertions,
+    outside_bytes,
+    outside_terms,
+    parallelise,
+    terms_of,
+)
+from bsprof.records import Category, Phase, Quantity, Term
+
+StreamAt = Callable[[int], Stream]
+"""The stream of a micro-batch size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPrediction:
+    """What one size needs on one device.
+
+    Peaks are those of steady updates. Where the size is out of memory they say what it would
+    need; where it fits only after a cache flush, what is left of them within the capacity.
+
+    Attributes:
+        verdict: Of the nominal variant.
+        worst, best: Of the least and most favourable plausible variant and capacity.
+        allocated_bytes, reserved_bytes, device_used_bytes: Peaks with 90 % intervals.
+        first_step_reserved_bytes: Peak of the first update, autotuning included.
+        alloc_retries: Cache flushes.
+        resident_bytes: Allocated between two updates.
+        allocated_by_phase_bytes, device_used_by_phase_bytes: Nominal peaks of each phase.
+        first_step_allocated_bytes: Nominal peak of the first update.
+        peak_phase: In which the allocated peak lies.
+        by_category_bytes: Whose bytes it is made of.
+        top_modules: The same by module, largest first, all of them.
+        requested_bytes: Of the request that was refused; None where none was.
+        refused_by: Module that asked for them.
+        refused_in: The phase that it was in; None outside of phases.
+        terms: Amounts at this size that are no tensors of the model.
+        replay: The nominal replay without a limit.
+    """
+
+    micro_batch_size: int
+    verdict: Verdict
+    worst: Verdict
+    best: Verdict
+    allocated_bytes: Quantity
+    reserved_bytes: Quantity
+    device_used_bytes: Quantity
+    first_step_reserved_bytes: Quantity
+    alloc_retries: int
+    resident_bytes: int
+    allocated_by_phase_bytes: Mapping[Phase, int]
+    device_used_by_phase_bytes: Mapping[Phase, int]
+    first_step_allocated_bytes: int
+    peak_phase: Phase | None
+    by_category_bytes: Mapping[Category, int]
+    top_modules: tuple[tuple[str, int], ...]
+    requested_bytes: int | None
+    refused_by: str
+    refused_in: Phase | None
+    terms: tuple[Term, ...]
+    replay: Replay
+
+
+class MemoryModel:
+    """The memory of one traced workload under given conditions, at any size.
+
+    Args:
+        stream_at: The traced stream of a size, of one process alone.
+        conditions: Under what it would run.
+        replays: Kept replays, shared between devices; None for own ones.
+    """
+
+    def __init__(
+        self, stream_at: StreamAt, conditions: Conditions, replays: Replays | None = None
+    ) -> None:
+        self.conditions = conditions
+        rules = AllocatorRules.of(conditions.software, conditions.allocator_conf)
+        self._replays = replays or Replays(rules)
+        self._stream_at = stream_at
+        self._streams: dict[int, tuple[Stream, Insertions]] = {}
+        self._inserted: dict[tuple[int, Variant, bool], Insertions] = {}
+        self.outside = outside_terms(
+            conditions.device,
+            conditions.software,
+            world_size=conditions.world_size,
+            parallel=None if conditions.world_size == 1 else conditions.parallel,
+        )
+
+    def predict(self, micro_batch_size: int) -> MemoryPrediction:
+        """Peaks, verdict and owner of the peak at one size."""
+        nominal = self._unlimited(micro_batch_size, NOMINAL)
+        others = [(v, self._unlimited(micro_batch_size, v)) for v in VARIANTS]
+        limited = nominal
+        verdict = self.verdict(micro_batch_size)
+        if verdict is Verdict.FITS_AFTER_FLUSH:
+            limited = self._limited(micro_batch_size, NOMINAL, End.NOMINAL)
+            if limited.verdict is Verdict.OUT_OF_MEMORY:  # it runs with smaller plans
+                limited = self._limited(micro_batch_size, SMALLEST, End.NOMINAL)
+        refused = None
+        if verdict is Verdict.OUT_OF_MEMORY:
+            refused = self._limited(micro_batch_size, SMALLEST, End.NOMINAL).refusal
+        usable = self.conditions.usable_bytes()
+        flushes = verdict is Verdict.FITS_AFTER_FLUSH
+        most = float(usable) if flushes else float("inf")
+        outside = outside_bytes(self.outside, NOMINAL)
+        _, insertions = self._run(micro_batch_size, NOMINAL)
+        tuning = self.conditions.cudnn_benchmark
+        first = self._unlimited(micro_batch_size, NOMINAL, tuning=tuning)
+        return MemoryPrediction(
+            micro_batch_size=micro_batch_size,
+            verdict=verdict,
+            worst=self.verdict(micro_batch_size, End.HIGH),
+            best=self.verdict(micro_batch_size, End.LOW),
+            allocated_bytes=spanned(
+                limited.steady_allocated_bytes,
+                (r.steady_allocated_bytes for _, r in others),
+                ALLOCATED_SHARE,
+            ),
+            reserved_bytes=_at_most(
+                spanned(
+                    limited.steady_reserved_bytes,
+                    (r.steady_reserved_bytes for _, r in others),
+                    RESERVED_SHARE,
+                ),
+                most,
+            ),
+            device_used_bytes=_at_most(
+                spanned(
+                    outside + limited.steady_reserved_bytes,
+                    (self._used(v, r.steady_reserved_bytes) for v, r in others),
+                    RESERVED_SHARE,
+                ),
+                most,
+            ),
+            first_step_reserved_bytes=spanned(
+                min(first.first_update_reserved_bytes, max(usable - outside, 0)),
+                (),
+                RESERVED_SHARE,
+            ),
+            alloc_retries=max(1, limited.alloc_retries) if flushes else 0,
+            resident_bytes=nominal.resident_bytes,
+            allocated_by_phase_bytes=limited.allocated_by_phase(),
+            device_used_by_phase_bytes={
+                phase: outside + amount for phase, amount in limited.reserved_by_phase().items()
+            },
+            first_step_allocated_bytes=nominal.first_update_allocated_bytes,
+            peak_phase=nominal.peak.mark.phase if nominal.peak.mark is not None else None,
+            by_category_bytes=nominal.peak.by_category,
+            top_modules=nominal.peak.by_module,
+            requested_bytes=refused.requested_bytes if refused else None,
+            refused_by=refused.module if refused else "",
+            refused_in=refused.mark.phase if refused and refused.mark else None,
+            terms=(*self.outside, *terms_of(insertions)),
+            replay=nominal,
+        )
+
+    def verdict(self, micro_batch_size: int, need: End = End.NOMINAL) -> Verdict:
+        """Whether a size fits.
+
+        A convolution whose workspace is refused runs by a smaller plan, after a flush of the
+        cache: that alone is never out of memory.
+
+        Args:
+            need: `NOMINAL`; `HIGH` for the least favourable variant and the least capacity, `LOW`
+                for the most favourable ones.
+        """
+        if need is End.NOMINAL:
+            fits = self._fits(micro_batch_size, NOMINAL, need)
+        elif need is End.HIGH:
+            fits = all(self._fits(micro_batch_size, v, need) for v in self._distinct(need))
+        else:
+            fits = any(self._fits(micro_batch_size, v, need) for v in self._distinct(need))
+        if fits:
+            return Verdict.FITS
+        smallest = self._limited(micro_batch_size, _at_end(SMALLEST, need), need).verdict
+        if smallest is Verdict.OUT_OF_MEMORY:
+            return smallest
+        return Verdict.FITS_AFTER_FLUSH
+
+    def fits(self, micro_batch_size: int, need: End = End.NOMINAL) -> bool:
+        """Whether a size fits without a cache flush; cheaper than `verdict`."""
+        if need is End.NOMINAL:
+            return self._fits(micro_batch_size, NOMINAL, need)
+        decide = all if need is End.HIGH else any
+        return decide(self._fits(micro_batch_size, v, need) for v in self._distinct(need))
+
+    def needed_bytes(self, micro_batch_size: int) -> float:
+        """What a size uses in all where there is no limit, nominally."""
+        return self._used(NOMINAL, self._unlimited(micro_batch_size, NOMINAL).peak_reserved_bytes)
+
+    def timeline(self, micro_batch_size: int) -> Replay:
+        """The nominal replay without a limit, with its timeline."""
+        stream, insertions = self._run(micro_batch_size, NOMINAL)
+        return replay_stream(stream, insertions, self._replays.rules, None, timeline=True)
+
+    def stream(self, micro_batch_size: int) -> Stream:
+        """The stream that is replayed: of one rank."""
+        return self._parallelised(micro_batch_size)[0]
+
+    def _distinct(self, need: End) -> tuple[Variant, ...]:
+        """The variants with everything else at one end."""
+        return tuple(dict.fromkeys(_at_end(v, need) for v in VARIANTS))
+
+    def _fits(self, micro_batch_size: int, variant: Variant, need: End) -> bool:
+        needed = self._unlimited(micro_batch_size, variant)
+        if needed.peak_reserved_bytes <= self._capacity(variant, need):
+            return True
+        return self._limited(micro_batch_size, variant, need).verdict is Verdict.FITS
+
+    def _capacity(self, variant: Variant, need: End) -> int:
+        return self.conditions.allocator_bytes(self.outside, variant, need)
+
+    def _used(self, variant: Variant, reserved_bytes: int) -> float:
+        return outside_bytes(self.outside, variant) + reserved_bytes * (1 + variant.slack)
+
+    def _unlimited(
+        self, micro_batch_size: int, variant: Variant, *, tuning: bool = False
+    ) -> Replay:
+        return self._replays.unlimited(*self._run(micro_batch_size, variant, tuning=tuning))
+
+    def _limited(self, micro_batch_size: int, variant: Variant, need: End) -> Replay:
+        stream, insertions = self._run(micro_batch_size, variant)
+        capacity = self._capacity(variant, need)
+        return replay_stream(stream, insertions, self._replays.rules, capacity)
+
+    def _run(
+        self, micro_batch_size: int, variant: Variant, *, tuning: bool = False
+    ) -> tuple[Stream, Insertions]:
+        """A size's stream, and all that is inserted into it."""
+        stream, own = self._parallelised(micro_batch_size)
+        given = self.conditions
+        key = (micro_batch_size, _without_outside(variant), tuning)
+        inserted = self._inserted.get(key)
+        if inserted is None:
+            found = library_insertions(
+                stream,
+                given.device,
+                given.software,
+                variant,
+                cudnn_benchmark=tuning,
+                precision=given.precision,
+            )
+            inserted = self._inserted[key] = (*own, *found)
+        return stream, inserted
+
+    def _parallelised(self, micro_batch_size: int) -> tuple[Stream, Insertions]:
+        """The stream of one rank, and what communication adds to it."""
+        kept = self._streams.get(micro_batch_size)
+        if kept is None:
+            stream = self._stream_at(micro_batch_size)
+            own: Insertions = ()
+            given = self.conditions
+            if given.world_size > 1:
+                stream, found = parallelise(stream, given.parallel, given.world_size)
+                own = tuple(found)
+            kept = self._streams[micro_batch_size] = (stream, own)
+        return kept
+
+
+def predict_memory(
+    stream: Stream, conditions: Conditions, replays: Replays | None = None
+) -> MemoryPrediction:
+    """What the traced size of a stream needs under given conditions."""
+    model = MemoryModel(lambda _size: stream, conditions, replays)
+    return model.predict(stream.micro_batch_size)
+
+
+def _without_outside(variant: Variant) -> Variant:
+    """The variant as far as what it inserts goes."""
+    return replace(variant, name="", outside=End.NOMINAL, slack=0.0)
+
+
+def _at_end(variant: Variant, need: End) -> Variant:
+    """The variant with what lies outside, and the unexplained share, at one end."""
+    if need is End.NOMINAL:
+        return variant
+    slack = max(v.slack for v in VARIANTS) if need is End.HIGH else 0.0
+    return replace(variant, name="", outside=need, slack=slack)
+
+
+def _at_most(quantity: Quantity, most: float) -> Quantity:
+    return Quantity.ordered(quantity.value, quantity.low, min(quantity.high, most))

@@ -1,0 +1,88 @@
+"""Points of a profile from predictions of memory (pure)."""
+
+from __future__ import annotations
+
+from bsprof.predict.allocator import Verdict
+from bsprof.predict.memory import MemoryPrediction
+from bsprof.records import (
+    Category,
+    Failure,
+    MemoryPeaks,
+    Point,
+    PointPrediction,
+    PointStatus,
+    Timeline,
+)
+from bsprof.units import format_bytes, format_share
+
+TOP_MODULES = 8
+"""Modules at the peak that a point keeps."""
+UPDATES = 2
+"""Whole updates behind the peaks, as traced."""
+
+_NAMES = {
+    Category.WEIGHTS: "weights",
+    Category.GRADIENTS: "gradients",
+    Category.OPTIMIZER_STATE: "optimizer state",
+    Category.ACTIVATIONS: "activations",
+    Category.TEMPORARIES: "temporaries",
+    Category.LIBRARIES: "libraries",
+}
+
+
+def point_of(
+    prediction: MemoryPrediction, usable_bytes: int, timeline: Timeline | None = None
+) -> Point:
+    """The point of a predicted size; its times are unknown.
+
+    A size that does not fit keeps its bytes: what it would need.
+
+    Args:
+        prediction: Of the size.
+        usable_bytes: What the process may use.
+        timeline: To keep along.
+    """
+    fits = prediction.verdict is not Verdict.OUT_OF_MEMORY
+    return Point(
+        micro_batch_size=prediction.micro_batch_size,
+        status=PointStatus.OK if fits else PointStatus.OOM,
+        peak_allocated_bytes=prediction.allocated_bytes,
+        peak_reserved_bytes=prediction.reserved_bytes,
+        device_used_bytes=prediction.device_used_bytes,
+        first_step_peak_reserved_bytes=prediction.first_step_reserved_bytes,
+        alloc_retries=prediction.alloc_retries if fits else None,
+        peak_phase=prediction.peak_phase,
+        peak_by_category_bytes=dict(prediction.by_category_bytes),
+        memory=MemoryPeaks(
+            resident_bytes=prediction.resident_bytes,
+            allocated_by_phase_bytes=dict(prediction.allocated_by_phase_bytes),
+            device_used_by_phase_bytes=dict(prediction.device_used_by_phase_bytes),
+            first_step_allocated_bytes=prediction.first_step_allocated_bytes,
+            updates=UPDATES,
+        ),
+        failure=None if fits else _failure(prediction, usable_bytes),
+        prediction=PointPrediction(
+            top_modules=dict(prediction.top_modules[:TOP_MODULES]),
+            terms=prediction.terms,
+            timeline=timeline,
+        ),
+    )
+
+
+def owner_text(prediction: MemoryPrediction) -> str:
+    """Who owns most of the peak: `activations 71 %`."""
+    total = sum(prediction.by_category_bytes.values())
+    if not total:
+        return ""
+    category, amount = max(prediction.by_category_bytes.items(), key=lambda item: item[1])
+    return f"{_NAMES[category]} {format_share(amount / total)}"
+
+
+def _failure(prediction: MemoryPrediction, usable_bytes: int) -> Failure:
+    needed = format_bytes(prediction.device_used_bytes.value)
+    return Failure(
+        reason=f"would need {needed} where {format_bytes(usable_bytes)} are usable; of its peak "
+        f"{owner_text(prediction)}",
+        phase=prediction.refused_in.value if prediction.refused_in else "build",
+        requested_bytes=prediction.requested_bytes,
+    )

@@ -1,0 +1,28 @@
+"""Replays without a limit, kept: variants and devices that insert the same share them."""
+
+from __future__ import annotations
+
+from bsprof.predict.allocator import AllocatorRules, Replay, replay
+from bsprof.predict.stream import Insertion, Stream
+
+Insertions = tuple[Insertion, ...]
+
+
+class Replays:
+    """Keeps what runs need where there is no limit.
+
+    Args:
+        rules: Of the allocator.
+    """
+
+    def __init__(self, rules: AllocatorRules) -> None:
+        self.rules = rules
+        self._kept: dict[tuple[int, Insertions], tuple[Stream, Replay]] = {}
+
+    def unlimited(self, stream: Stream, insertions: Insertions) -> Replay:
+        """What the run needs where there is no limit."""
+        key = (id(stream), insertions)
+        kept = self._kept.get(key)
+        if kept is None:  # the stream is kept along, so that no other gets its id
+            kept = self._kept[key] = (stream, replay(stream, insertions, self.rules, None))
+        return kept[1]

@@ -1,0 +1,126 @@
+"""The parent's side of tracing: asks a worker for streams, and says what went wrong (no torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bsprof.errors import BsprofError, MeasurementError
+from bsprof.measure.crew import Trouble, answer_of
+from bsprof.measure.supervisor import Worker
+from bsprof.measure.telling import build_error, step_error
+from bsprof.measure.wire import PhaseLimits
+from bsprof.predict.stream import Stream
+from bsprof.predict.target import Protocol, TraceTarget
+from bsprof.predict.trace.serial import stream_from_json
+from bsprof.records import (
+    DeviceSnapshot,
+    Note,
+    WorkloadFacts,
+    WorkloadKey,
+    WorkloadSpec,
+)
+from bsprof.records.codec import from_json, to_json
+
+SESSION = "bsprof.predict.session"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedSize:
+    """What a worker found at one micro-batch size.
+
+    Attributes:
+        seconds: The worker's time for it, with building the workload where that was not done yet.
+    """
+
+    stream: Stream
+    facts: WorkloadFacts
+    key: WorkloadKey
+    notes: tuple[Note, ...]
+    seconds: float
+
+
+class TraceWorker:
+    """One worker that traces, started when it is first asked and replaced after trouble.
+
+    Use as a context manager.
+
+    Args:
+        limits: Seconds that each phase may last.
+        on_phase: Called with the name of each phase that the worker enters.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: PhaseLimits | None = None,
+        on_phase: Callable[[str], None] | None = None,
+    ) -> None:
+        self._limits = limits
+        self._on_phase = on_phase
+        self._worker: Worker | None = None
+
+    def __enter__(self) -> TraceWorker:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._end()
+
+    def trace(
+        self, spec: WorkloadSpec, micro_batch_size: int, target: TraceTarget, protocol: Protocol
+    ) -> TracedSize | Trouble:
+        """One size, or why it could not be traced."""
+        answer = self._ask(
+            {
+                "type": "trace",
+                "workload": to_json(spec),
+                "target": to_json(target),
+                "protocol": to_json(protocol),
+                "micro_batch_size": micro_batch_size,
+            }
+        )
+        if isinstance(answer, Trouble):
+            return answer
+        return TracedSize(
+            stream=stream_from_json(answer["stream"]),
+            facts=from_json(WorkloadFacts, answer["facts"]),
+            key=from_json(WorkloadKey, answer["key"]),
+            notes=tuple(from_json(Note, note) for note in answer["notes"]),
+            seconds=float(answer["seconds"]),
+        )
+
+    def device(self, name: str) -> DeviceSnapshot | Trouble:
+        """What a device of this machine says of itself."""
+        answer = self._ask({"type": "device", "device": name})
+        if isinstance(answer, Trouble):
+            return answer
+        return from_json(DeviceSnapshot, answer["device"])
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any] | Trouble:
+        if self._worker is None:
+            self._worker = Worker(session=SESSION, limits=self._limits, on_phase=self._on_phase)
+        answer = answer_of(self._worker, message)
+        if isinstance(answer, Trouble):
+            self._end()
+        return answer
+
+    def _end(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+
+def trace_error(spec: WorkloadSpec, micro_batch_size: int, trouble: Trouble) -> BsprofError:
+    """Why a workload could not be traced, as an error to raise."""
+    if trouble.error is not None:
+        return trouble.error
+    if trouble.status.is_too_big:
+        return MeasurementError(
+            f"tracing {spec.model} ran out of memory on this machine",
+            found=trouble.failure.reason,
+            next_step="trace it where there is more host memory, or a smaller model",
+        )
+    if trouble.failure.phase in ("start", "build"):
+        return build_error(spec, trouble)
+    return step_error(spec, micro_batch_size, trouble.failure)
