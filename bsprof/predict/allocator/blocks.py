@@ -25,32 +25,20 @@ class Block:
         born: Searches of the large pools before it became free, for garbage collection.
     """
 
-    __slots__ = (
-        "address",
-        "after",
-        "before",
-        "born",
-        "expandable",
-        "key",
-        "mapped",
-        "pool",
-        "requested",
-        "size",
-        "waiting",
-    )
+    # No slots: what most blocks never need stands in the class, which makes them quick to make.
+    requested = 0
+    key = 0
+    before: Block | None = None
+    after: Block | None = None
+    mapped = True
+    expandable: int | None = None
+    waiting = False
+    born = 0
 
     def __init__(self, address: int, size: int, pool: Pool) -> None:
         self.address = address
         self.size = size
         self.pool = pool
-        self.requested = 0
-        self.key = 0
-        self.before: Block | None = None
-        self.after: Block | None = None
-        self.mapped = True
-        self.expandable: int | None = None
-        self.waiting = False
-        self.born = 0
 
     @property
     def is_split(self) -> bool:

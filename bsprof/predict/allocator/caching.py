@@ -8,7 +8,7 @@ of memory. CUDA-graph pools are not followed.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from bsprof.predict.allocator.blocks import KEY_SHIFT, Block, Pool
 from bsprof.predict.allocator.driver import Driver
@@ -64,8 +64,6 @@ class CachingAllocator:
 
     Attributes:
         allocated_bytes: Bytes of blocks that tensors hold; `peak_allocated_bytes` its maximum.
-        requested_bytes: Bytes that were asked for those (and for blocks still waiting).
-        active_bytes: Allocated, or freed while another stream may still use them.
         reserved_bytes: Bytes taken from the driver; `peak_reserved_bytes` its maximum.
         alloc_retries: Times the cache was flushed because the driver refused.
         ooms: Times it gave up.
@@ -88,10 +86,7 @@ class CachingAllocator:
         self.watcher = watcher
         self.allocated_bytes = 0
         self.peak_allocated_bytes = 0
-        self.requested_bytes = 0
-        self.peak_requested_bytes = 0
-        self.active_bytes = 0
-        self.peak_active_bytes = 0
+        self._waiting_bytes = 0
         self.reserved_bytes = 0
         self.peak_reserved_bytes = 0
         self.alloc_retries = 0
@@ -153,28 +148,24 @@ class CachingAllocator:
             else rest > SMALL_BYTES and (self._max_split is None or size < self._max_split)
         ):
             right = Block(block.address + size, rest, pool)
-            right.expandable = block.expandable
             right.before = block
-            after = right.after = block.after
+            after = block.after
             if after is not None:
+                right.after = after
                 after.before = right
             block.after = right
             block.size = size
             key = right.key = (rest << KEY_SHIFT) | right.address
-            right.born = self.large_searches
             insort(pool.keys, key)
             pool.free[key] = right
+            if not self._searches_plainly:
+                right.expandable = block.expandable
+                right.born = self.large_searches
         block.requested = requested_bytes
         taken = block.size
         allocated = self.allocated_bytes = self.allocated_bytes + taken
         if allocated > self.peak_allocated_bytes:
             self.peak_allocated_bytes = allocated
-        active = self.active_bytes = self.active_bytes + taken
-        if active > self.peak_active_bytes:
-            self.peak_active_bytes = active
-        requested = self.requested_bytes = self.requested_bytes + requested_bytes
-        if requested > self.peak_requested_bytes:
-            self.peak_requested_bytes = requested
         return block
 
     def free(self, block: Block) -> None:
@@ -192,6 +183,7 @@ class CachingAllocator:
         """
         if block.size:
             self.allocated_bytes -= block.size
+            self._waiting_bytes += block.size
             block.waiting = True
             self._waiting.append(block)
 
@@ -199,6 +191,7 @@ class CachingAllocator:
         """The other streams are done with a block that was freed before."""
         if block.waiting:
             self._waiting.remove(block)
+            self._waiting_bytes -= block.size
             block.waiting = False
             self._put_back(block)
 
@@ -218,6 +211,18 @@ class CachingAllocator:
                 self._expandable.unmap(growing)
 
     @property
+    def active_bytes(self) -> int:
+        """Allocated, or freed while another stream may still use it."""
+        return self.allocated_bytes + self._waiting_bytes
+
+    @property
+    def requested_bytes(self) -> int:
+        """Bytes that were asked for the active blocks."""
+        return sum(
+            block.requested for block in self.blocks() if block.is_allocated or block.waiting
+        )
+
+    @property
     def inactive_split_bytes(self) -> int:
         """Free bytes in segments that are partly in use, without expandable segments."""
         return sum(
@@ -233,11 +238,17 @@ class CachingAllocator:
             pool for pools in (self._large, self._small) for _, pool in sorted(pools.items())
         )
 
+    def blocks(self) -> Iterator[Block]:
+        """Every block, by segment and address."""
+        for _, first in sorted(self.segments.items()):
+            block: Block | None = first
+            while block is not None:
+                yield block
+                block = block.after
+
     def reset_peaks(self) -> None:
         """Peaks start anew from what there is now."""
         self.peak_allocated_bytes = self.allocated_bytes
-        self.peak_requested_bytes = self.requested_bytes
-        self.peak_active_bytes = self.active_bytes
         self.peak_reserved_bytes = self.reserved_bytes
 
     def add_reserved(self, size: int) -> None:
@@ -247,8 +258,6 @@ class CachingAllocator:
 
     def _put_back(self, block: Block) -> None:
         size = block.size
-        self.active_bytes -= size
-        self.requested_bytes -= block.requested
         pool = block.pool
         keys = pool.keys
         free = pool.free
@@ -275,9 +284,10 @@ class CachingAllocator:
                 right.before = block
         block.size = size
         key = block.key = (size << KEY_SHIFT) | block.address
-        block.born = self.large_searches
         insort(keys, key)
         free[key] = block
+        if not self._searches_plainly:
+            block.born = self.large_searches
 
     def _search(self, pool: Pool, size: int) -> Block | None:
         """The free block to use, taken out of its pool, under whatever options are set."""

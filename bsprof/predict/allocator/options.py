@@ -94,6 +94,7 @@ def read_settings(conf: str, torch: tuple[int, int]) -> Settings:
                 f"{torch[0]}.{torch[1]}",
             )
         settings = _with(settings, name, value, conf, torch)
+    _check_sizes(settings, conf, torch)
     return settings
 
 
@@ -123,13 +124,29 @@ def _with(settings: Settings, name: str, value: str, conf: str, torch: tuple[int
     if name == "per_process_memory_fraction":
         return replace(settings, memory_fraction=_share(name, value, conf, open_=False))
     size = _whole(name, value, conf) * MIB
-    if size < 20 * MIB:
-        raise _refused(conf, f"{name} is at least 20, not {value}")
     if name == "max_split_size_mb":
         return replace(settings, max_split_bytes=size)
     if name == "max_non_split_rounding_mb":
         return replace(settings, max_non_split_rounding_bytes=size)
     return replace(settings, large_segment_bytes=size)
+
+
+def _check_sizes(settings: Settings, conf: str, torch: tuple[int, int]) -> None:
+    """Sizes against each other, wherever in the setting they stand (probed on 2.13 and 2.14)."""
+    large = settings.large_segment_bytes
+    if large is not None and large <= 10 * MIB:
+        raise _refused(conf, f"large_segment_size_mb is over 10, not {large // MIB}")
+    lowest = large or 20 * MIB
+    if torch < (2, 9):
+        lowest += MIB
+    split, rounding = settings.max_split_bytes, settings.max_non_split_rounding_bytes
+    if split is not None and split < lowest:
+        raise _refused(conf, f"max_split_size_mb is at least {lowest // MIB}, not {split // MIB}")
+    if rounding is not None and rounding < lowest:
+        raise _refused(
+            conf,
+            f"max_non_split_rounding_mb is at least {lowest // MIB}, not {rounding // MIB}",
+        )
 
 
 def _divisions(value: str, conf: str, torch: tuple[int, int]) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ def find_peak(schedule: Schedule, deltas: Sequence[int]) -> PeakOwner:
     begin = next(part.begin for part in parts if part.update >= first)
     levels = list(accumulate(deltas, initial=0))
     # Level i is what is allocated after i operations; what the updates begin with counts too.
-    done = max(range(begin, len(levels)), key=levels.__getitem__)
+    done = levels.index(max(levels[begin:]), begin)
     held = _held(schedule, deltas, done)
     by_category: dict[Category, int] = {}
     by_owner: dict[str, int] = {}
@@ -119,13 +119,8 @@ def _reached(schedule: Schedule, operations: int) -> list[Part]:
 
 def _held(schedule: Schedule, deltas: Sequence[int], done: int) -> dict[int, int]:
     """Bytes of the block of every storage that is held after so many operations."""
-    held: dict[int, int] = {}
-    for code, delta in zip(schedule.operations[:done], deltas, strict=False):
-        if code > 0:
-            held[code - 1] = delta
-        else:
-            del held[-code - 1]
-    return held
+    sizes = dict(zip(schedule.operations[:done], deltas, strict=False))
+    return {code - 1: size for code, size in sizes.items() if code > 0 and -code not in sizes}
 
 
 def _part_at(parts: Sequence[Part], done: int) -> Part:

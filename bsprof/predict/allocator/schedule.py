@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ class Schedule:
         sizes: Requested bytes of each storage.
         streams: CUDA stream of each storage.
         parts: Cover all operations.
+        inserted: Places among the operations of those that belong to insertions.
     """
 
     stream: Stream
@@ -44,6 +46,7 @@ class Schedule:
     sizes: list[int]
     streams: list[int]
     parts: tuple[Part, ...]
+    inserted: list[int]
 
     @classmethod
     def of(cls, stream: Stream, insertions: Sequence[Insertion] = ()) -> Schedule:
@@ -96,12 +99,16 @@ class Schedule:
             sizes=[*stream.sizes, *(insertion.bytes for insertion in insertions)],
             streams=[*stream.streams, *(insertion.stream for insertion in insertions)],
             parts=parts,
+            inserted=[
+                place for place, code in enumerate(operations) if not -storages <= code <= storages
+            ]
+            if insertions
+            else [],
         )
 
     def position(self, operation: int) -> int:
         """Number of events of the stream among the first `operation` operations."""
-        last = len(self.stream.sizes)
-        return sum(-last <= code <= last for code in self.operations[:operation])
+        return operation - bisect_left(self.inserted, operation)
 
     def category(self, storage: int) -> Category:
         """Whose bytes a storage is."""
