@@ -1,0 +1,87 @@
+"""What can be known about an operator from its schema, read once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bsprof.accounting.table import TABLE, base_name, lookup
+
+_RESIZING = ("resize_", "resize_as_", "set_", "resize")
+_TOLD = ("bool", "int", "float", "str", "SymInt")
+
+
+class Plan:
+    """How the tracker treats an operator.
+
+    Attributes:
+        name: Of the overload packet: `aten.mm`.
+        is_remark: A question about a tensor or a mark for a profiler: not part of the run.
+        is_view: Its result is a view of its input: nothing is allocated and no kernel runs.
+        decomposes: It arrives whole (inference mode), and what it is made of says more.
+        may_allocate: Some output may lie in a storage of its own.
+        resizes: It may change the size of its input's storage.
+        runs_kernel: It launches work.
+        has_tensors: Its schema has tensors among its arguments.
+        attributes: (position, name) of arguments that are numbers, text or lists of numbers.
+    """
+
+    __slots__ = (
+        "attributes",
+        "decomposes",
+        "has_tensors",
+        "is_remark",
+        "is_view",
+        "may_allocate",
+        "name",
+        "resizes",
+        "runs_kernel",
+    )
+
+    def __init__(self, func: torch._ops.OpOverload) -> None:
+        schema = func._schema
+        self.name = str(func.overloadpacket)
+        self.is_remark = func.namespace in ("prim", "profiler")
+        in_table = base_name(schema.name) in TABLE
+        self.decomposes = not in_table and torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(),  # type: ignore[no-untyped-call]
+            "CompositeImplicitAutograd",
+        )
+        base = schema.name.partition("::")[2]
+        self.resizes = base in _RESIZING or any(a.is_out for a in schema.arguments)
+        # `torch.tensor(...)` shows as this operator; on a device its result is new.
+        self.is_view = func.is_view and base != "lift_fresh"
+        writes_only = all(
+            result.alias_info is not None and result.alias_info.is_write
+            for result in schema.returns
+        )
+        self.may_allocate = bool(schema.returns) and not writes_only
+        entry = lookup(
+            schema.name, is_view=func.is_view, is_pointwise=torch.Tag.pointwise in func.tags
+        )
+        self.runs_kernel = entry.operator_class.runs_kernel and not self.is_remark
+        types = [str(argument.type) for argument in schema.arguments]
+        self.has_tensors = any("Tensor" in kind for kind in types)
+        self.attributes = tuple(
+            (position, argument.name)
+            for position, (argument, kind) in enumerate(zip(schema.arguments, types, strict=True))
+            if _is_told(kind) and argument.name not in ("dtype", "layout", "memory_format")
+        )
+
+
+def _is_told(kind: str) -> bool:
+    """Whether an argument of this type is an attribute: a scalar or a list of scalars."""
+    bare = kind.replace("Optional[", "").replace("List[", "").rstrip("]")
+    return bare in _TOLD
+
+
+PLANS: dict[Any, Plan] = {}
+
+
+def plan_of(func: Any) -> Plan | None:
+    """The plan of an operator; None for a higher-order one."""
+    plan = PLANS.get(func)
+    if plan is None and isinstance(func, torch._ops.OpOverload):
+        plan = PLANS[func] = Plan(func)
+    return plan

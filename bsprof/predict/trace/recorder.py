@@ -1,0 +1,145 @@
+"""Writes down what happens to storages, and turns it into a `Stream` at the end. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
+
+from bsprof.predict.stream import Mark, Operand, Operator, Stream
+from bsprof.records import Category, Phase, Scalar
+
+UNFOLLOWED = -1
+
+RawOperand = tuple[tuple[int, ...], str, int, bool]
+"""Shape, type, block, channels last: the fields of an `Operand`."""
+
+RawOperator = tuple[
+    int, str, int, Phase | None, bool, list[RawOperand], list[RawOperand], dict[str, Any]
+]
+"""The fields of an `Operator`, in order; lists in attributes are not yet text."""
+
+
+class Recorder:
+    """Storages, events, marks and operators of a run, as they come.
+
+    Storages are named by their index. What a storage is for is known late: `categories` is filled
+    in afterwards; what is still open at the end is temporary.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.categories: list[Category | None] = []
+        self.modules: list[int] = []
+        self.events: list[int] = []
+        self.alive: list[bool] = []
+        self.operators: list[RawOperator] = []
+        self._marks: list[Mark] = []
+        self._dropped: set[int] = set()
+
+    def allocate(self, size: int, module: int) -> int:
+        """A new storage of `size` bytes; its index."""
+        index = len(self.sizes)
+        self.sizes.append(size)
+        self.categories.append(None)
+        self.modules.append(module)
+        self.alive.append(True)
+        self.events.append(index + 1)
+        return index
+
+    def free(self, index: int) -> None:
+        """The storage is gone."""
+        self.alive[index] = False
+        self.events.append(-(index + 1))
+
+    def mark(self, update: int, micro_step: int, phase: Phase | None) -> None:
+        """From here on it is that part of the run."""
+        self._marks.append(
+            Mark(position=len(self.events), update=update, micro_step=micro_step, phase=phase)
+        )
+
+    def label(self, index: int, category: Category) -> None:
+        """Whose a storage is, whatever was thought before."""
+        self.categories[index] = category
+
+    def label_alive(self, indices: Iterable[int], category: Category) -> None:
+        """Whose storages are that are alive and belong to nobody."""
+        for index in indices:
+            if self.alive[index] and self.categories[index] is None:
+                self.categories[index] = category
+
+    def drop(self, index: int) -> None:
+        """A storage turned out not to be on the device: it is left out of the stream."""
+        self._dropped.add(index)
+
+    def stream(self, micro_batch_size: int, module_names: Sequence[str]) -> Stream:
+        """All that was recorded."""
+        kept = [i for i in range(len(self.sizes)) if i not in self._dropped]
+        number = dict(zip(kept, range(len(kept)), strict=True)) if self._dropped else None
+        events, positions = self._kept_events(number)
+        return Stream(
+            micro_batch_size=micro_batch_size,
+            sizes=tuple(self.sizes[i] for i in kept),
+            categories=tuple(self.categories[i] or Category.TEMPORARIES for i in kept),
+            modules=tuple(self.modules[i] for i in kept),
+            module_names=tuple(module_names),
+            streams=(0,) * len(kept),
+            events=tuple(events),
+            marks=tuple(
+                Mark(
+                    position=positions[m.position] if positions else m.position,
+                    update=m.update,
+                    micro_step=m.micro_step,
+                    phase=m.phase,
+                )
+                for m in self._marks
+            ),
+            operators=tuple(_operators(self.operators, number, positions)),
+        )
+
+    def _kept_events(self, number: dict[int, int] | None) -> tuple[list[int], list[int]]:
+        """Events without those of dropped storages; where each old position lies among them."""
+        if number is None:
+            return self.events, []
+        events = []
+        for event in self.events:
+            index = number.get(abs(event) - 1)
+            if index is not None:
+                events.append(index + 1 if event > 0 else -(index + 1))
+        kept = [0 if abs(event) - 1 in self._dropped else 1 for event in self.events]
+        return events, [0, *accumulate(kept)]
+
+
+def _operators(
+    raw: Iterable[RawOperator], number: dict[int, int] | None, positions: Sequence[int]
+) -> Iterable[Operator]:
+    operands: dict[RawOperand, Operand] = {}
+
+    def operand(fields: RawOperand) -> Operand:
+        made = operands.get(fields)
+        if made is None:
+            shape, dtype, block, channels_last = fields
+            if number is not None and block != UNFOLLOWED:
+                block = number.get(block, UNFOLLOWED)
+            made = Operand(shape=shape, dtype=dtype, block=block, channels_last=channels_last)
+            operands[fields] = made
+        return made
+
+    for position, name, module, phase, backward, inputs, outputs, attributes in raw:
+        yield Operator(
+            position=positions[position] if positions else position,
+            name=name,
+            module=module,
+            phase=phase,
+            backward=backward,
+            inputs=tuple(map(operand, inputs)),
+            outputs=tuple(map(operand, outputs)),
+            attributes={key: _scalar(value) for key, value in attributes.items()},
+        )
+
+
+def _scalar(value: Any) -> Scalar:
+    """An attribute's value; lists as text of numbers with commas."""
+    if isinstance(value, list | tuple):
+        return ",".join(str(int(v) if isinstance(v, bool) else v) for v in value)
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)

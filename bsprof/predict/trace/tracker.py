@@ -1,0 +1,347 @@
+"""Watches every operator of a run on fake tensors and records what becomes of storages."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bsprof.accounting.traffic import tensors_in
+from bsprof.predict.trace.accumulation import ADD, IN_PLACE, alone, holders, is_dense
+from bsprof.predict.trace.modules import ROOT, ModuleStack
+from bsprof.predict.trace.plans import PLANS, Plan, plan_of
+from bsprof.predict.trace.recorder import UNFOLLOWED, RawOperand, Recorder
+from bsprof.records import Category, Phase
+
+_graph_task_id = torch._C._current_graph_task_id
+_current_node = torch._C._current_autograd_node
+_without_torch_function = torch._C.DisableTorchFunction
+
+_ASK_DEVICE = torch.ops.prim.device.default
+_LIFT = torch.ops.aten.lift_fresh.default
+_READ = torch.ops.aten._local_scalar_dense.default
+_STRIDED = torch.strided
+_NOWHERE = -1
+_LAST_NUMBER = 2**62  # nodes that accumulate into parameters share one number above
+_NAMES = {
+    value: str(value).removeprefix("torch.")
+    for value in vars(torch).values()
+    if isinstance(value, torch.dtype)
+}
+
+
+class _Reference(weakref.ref[torch.UntypedStorage]):
+    """A weak reference to a storage that knows what it is called."""
+
+    __slots__ = ("index", "key")
+    index: int
+    key: int
+
+
+class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Context manager, inside a `FakeTensorMode`: records the storages of what runs inside.
+
+    A storage begins when an operator returns the first tensor in it (or `follow` is told of it)
+    and ends at the moment when its last owner lets go. Real tensors are the host's: what runs on
+    them alone runs for real and is not recorded.
+
+    Args:
+        modules: Of the model that runs.
+        recorder: Where it is written down.
+    """
+
+    # Without this a mode makes every higher-order operator fail.
+    supports_higher_order_operators = True
+
+    def __init__(self, modules: ModuleStack, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.before_backward: Callable[[], None] | None = None
+        self._modules = modules
+        self._recorder = recorder
+        self._index: dict[int, int] = {}
+        self._references: dict[int, _Reference] = {}
+        self._born_in: dict[int, int] = {}
+        self._fresh: list[int] = []
+        self._recomputed: list[int] = []
+        self._phase: Phase | None = None
+        self._in_backward = False
+        self._module = self._node_module = ROOT
+        self._node = _NOWHERE
+        self._alone = alone()
+
+    # What the run says.
+
+    def mark(self, update: int, micro_step: int, phase: Phase | None) -> None:
+        """From here on it is that part of the run."""
+        self._settle()
+        self._phase = phase
+        self._recorder.mark(update, micro_step, phase)
+
+    def follow(self, tensor: Tensor, category: Category | None = None) -> None:
+        """Count a tensor's storage from now on, if it was not counted already."""
+        with _without_torch_function():
+            if tensor.layout is _STRIDED and isinstance(tensor, FakeTensor):
+                index = self._block(tensor)
+                if category is not None and index != UNFOLLOWED:
+                    self._recorder.label(index, category)
+
+    def pass_over(self, tensor: Tensor) -> None:
+        """Never count a tensor's storage, nor views of it."""
+        with _without_torch_function():
+            if tensor.layout is _STRIDED:
+                storage = tensor.untyped_storage()
+                self._index.setdefault(storage._cdata, UNFOLLOWED)
+
+    def label(self, tensors: Iterable[Tensor], category: Category) -> None:
+        """Whose the storages of tensors are; of those that are followed."""
+        with _without_torch_function():
+            for tensor in tensors:
+                if tensor.layout is _STRIDED:
+                    index = self._index.get(tensor.untyped_storage()._cdata, UNFOLLOWED)
+                    if index != UNFOLLOWED:
+                        self._recorder.label(index, category)
+
+    def end_forward(self) -> None:
+        """What the forward left alive is kept for the backward."""
+        self._recorder.label_alive(self._fresh, Category.ACTIVATIONS)
+        self._fresh.clear()
+
+    def _settle(self) -> None:
+        """Between parts of the run: no backward is running."""
+        self._in_backward = False
+        self._end_recomputation()
+        self._fresh.clear()
+        self._modules.forget_nodes()
+        self._module, self._node = ROOT, _NOWHERE
+
+    def _end_recomputation(self) -> None:
+        self._recorder.label_alive(self._recomputed, Category.ACTIVATIONS)
+        self._recomputed.clear()
+
+    # What operators do.
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is _ASK_DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
+        kwargs = kwargs or {}
+        plan = PLANS.get(func) or plan_of(func)
+        if plan is None or plan.is_remark:
+            return func(*args, **kwargs)
+        if plan.decomposes:
+            with self:
+                return func.decompose(*args, **kwargs)
+        with _without_torch_function():
+            if not types and plan.has_tensors and self._is_host(func, args, kwargs):
+                with no_dispatch():
+                    return func(*args, **kwargs)
+            recomputing = self._turn()
+            if plan.is_view:
+                return func(*args, **kwargs)
+            if func is _READ and self._phase is Phase.OPTIMIZER_STEP:
+                return _stand_in(args[0])
+            if self._in_backward and not recomputing and self._is_in_place(func, args, kwargs):
+                result = IN_PLACE[func](*args, **kwargs)
+            else:
+                result = func(*args, **kwargs)
+                if plan.resizes:
+                    for tensor in tensors_in((*args, *kwargs.values())):
+                        self._resized(tensor)
+                if plan.may_allocate:
+                    for tensor in tensors_in(result):
+                        self._born(tensor, recomputing)
+            if plan.runs_kernel:
+                self._note(plan, args, kwargs, result, recomputing)
+            return result
+
+    def _is_host(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an operator without fake arguments runs on the host's own tensors.
+
+        What the optimizer makes of plain numbers (`step` counters) stays on the host.
+        """
+        if func is _LIFT:
+            return self._phase is Phase.OPTIMIZER_STEP
+        return any(True for _ in tensors_in((*args, *kwargs.values())))
+
+    def _turn(self) -> bool:
+        """Find out where in the run an operator is; whether it computes something again."""
+        in_backward = _graph_task_id() != -1
+        if in_backward != self._in_backward:
+            self._in_backward = in_backward
+            if in_backward:
+                self.end_forward()
+                self._call_before_backward()
+            else:
+                self._end_recomputation()
+        modules = self._modules
+        if not in_backward:
+            self._module = modules.note_node()
+            return False
+        node = _current_node()
+        if node is not None:
+            number = node._sequence_nr()
+            if number != self._node or number > _LAST_NUMBER:
+                self._node = number
+                self._node_module = modules.of_node(node)
+        recomputing = torch.is_grad_enabled()
+        if recomputing:
+            self._module = modules.note_node() or self._node_module
+        else:
+            self._module = self._node_module
+            if self._recomputed:
+                self._end_recomputation()
+        return recomputing
+
+    def _call_before_backward(self) -> None:
+        call, self.before_backward = self.before_backward, None
+        if call is not None:
+            with self:
+                call()
+
+    def _is_in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an unwatched backward pass would change the first argument instead."""
+        if func not in IN_PLACE or holders(args[0]) != self._alone:
+            return False
+        first = args[0]
+        index = self._index.get(first.untyped_storage()._cdata, UNFOLLOWED)
+        made_here = self._born_in.get(index) == self._node
+        if func is not ADD:
+            return made_here
+        other = args[1]
+        alike = isinstance(other, Tensor) and first.shape == other.shape and not kwargs
+        return alike and not made_here and first.dtype is other.dtype and is_dense(first)
+
+    def _born(self, tensor: Tensor, recomputing: bool) -> None:
+        """An operator returned a tensor: its storage is new, or known already."""
+        if tensor.layout is not _STRIDED or not isinstance(tensor, FakeTensor):
+            return
+        if tensor.untyped_storage()._cdata in self._index:
+            return
+        index = self._block(tensor)
+        if self._in_backward:
+            self._born_in[index] = self._node
+            if recomputing:
+                self._recomputed.append(index)
+        else:
+            self._fresh.append(index)
+
+    def _block(self, tensor: Tensor) -> int:
+        """The index of a tensor's storage, which is followed from now on."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        index = self._index.get(key)
+        if index is None:
+            index = self._recorder.allocate(storage.nbytes(), self._module)
+            self._index[key] = index
+            reference = _Reference(storage, self._died)
+            reference.key = key
+            reference.index = index
+            self._references[key] = reference
+        return index
+
+    def _died(self, reference: weakref.ref[torch.UntypedStorage]) -> None:
+        assert isinstance(reference, _Reference)
+        del self._index[reference.key]
+        del self._references[reference.key]
+        self._recorder.free(reference.index)
+
+    def _resized(self, tensor: Tensor) -> None:
+        """After an operator that may resize: the storage of another size counts as another one."""
+        if not isinstance(tensor, FakeTensor) or tensor.layout is not _STRIDED:
+            return
+        storage = tensor.untyped_storage()
+        reference = self._references.get(storage._cdata)
+        if reference is None:
+            self._born(tensor, recomputing=False)
+        elif storage.nbytes() != self._recorder.sizes[reference.index]:
+            self._recorder.free(reference.index)
+            index = self._recorder.allocate(storage.nbytes(), self._module)
+            reference.index = self._index[reference.key] = index
+            self._fresh.append(index)
+
+    def _note(
+        self,
+        plan: Plan,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        recomputing: bool,
+    ) -> None:
+        """Write an operator down."""
+        attributes: dict[str, Any] = {}
+        count = len(args)
+        for position, name in plan.attributes:
+            value = args[position] if position < count else kwargs.get(name)
+            if value is not None:
+                attributes[name] = value
+        if recomputing:
+            attributes["recomputed"] = True
+        operand = self._operand
+        self._recorder.operators.append(
+            (
+                len(self._recorder.events),
+                plan.name,
+                self._module,
+                self._phase,
+                self._in_backward,
+                [operand(t) for t in tensors_in((*args, *kwargs.values()) if kwargs else args)],
+                [operand(t) for t in tensors_in(result)],
+                attributes,
+            )
+        )
+
+    def _operand(self, tensor: Tensor) -> RawOperand:
+        shape = tuple(tensor.shape)
+        if tensor.layout is not _STRIDED:
+            return shape, _NAMES[tensor.dtype], UNFOLLOWED, False
+        block = self._index.get(tensor.untyped_storage()._cdata, UNFOLLOWED)
+        last = len(shape) > 3 and shape[1] > 1 and tensor.stride()[1] == 1 and _has_area(shape)
+        return shape, _NAMES[tensor.dtype], block, last
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """While inside, tensors are real: nothing is watched, and nothing is fake."""
+        with no_dispatch():
+            yield
+
+    def stop(self) -> None:
+        """What lives on is no longer followed."""
+        self._references.clear()
+        self._index.clear()
+
+
+def _has_area(shape: tuple[int, ...]) -> bool:
+    """Whether the order of channels and places matters: there is more than one place."""
+    return any(length > 1 for length in shape[2:])
+
+
+def _stand_in(tensor: Tensor) -> int | float | bool:
+    """What an optimizer reads of the device: no overflow was found, a norm is nothing special."""
+    return False if tensor.dtype is torch.bool else 0.0 if tensor.is_floating_point() else 0
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """While inside, Python's collector of cycles runs only when told: frees come in one order."""
+    was_on = gc.isenabled()
+    gc.freeze()  # what exists now is not looked at again
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()
