@@ -21,7 +21,16 @@ from bsprof.cli.terminal import Terminal
 from bsprof.measure.events import SweepEvent
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = ("sweep", "recommend", "report", "compare", "profiles", "models", "doctor")
+COMMANDS = (
+    "sweep",
+    "recommend",
+    "report",
+    "compare",
+    "profiles",
+    "models",
+    "devices",
+    "doctor",
+)
 LATER = ("--predict", "--software", "--from", "--for", "--price")
 
 

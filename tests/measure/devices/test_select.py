@@ -5,7 +5,12 @@ import torch
 
 from bsprof.errors import DeviceUnavailable, UnknownDevice
 from bsprof.measure.devices import select
-from bsprof.measure.devices.select import open_device, parse_device_name, unavailable
+from bsprof.measure.devices.select import (
+    is_measured_name,
+    open_device,
+    parse_device_name,
+    unavailable,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +43,23 @@ def test_near_names_are_offered():
     with pytest.raises(UnknownDevice) as raised:
         open_device("cdua")
     assert "did you mean cuda" in raised.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [("auto", True), ("CUDA:1", True), ("cpu", True), ("cpu:1", False), ("rtx-4090", False)],
+)
+def test_a_name_is_of_this_machine_or_not(name, here):
+    assert is_measured_name(name) == here
+
+
+def test_a_device_of_the_catalogue_is_said_to_be_one():
+    with pytest.raises(UnknownDevice) as raised:
+        parse_device_name("NVIDIA GeForce RTX 4090")
+    assert raised.value.found == "in the catalogue, to predict for: rtx-4090"
+    with pytest.raises(UnknownDevice) as raised:
+        parse_device_name("rtx-4909")
+    assert "did you mean rtx-4090" in raised.value.next_step
 
 
 def test_cpu_opens_with_its_limit():
