@@ -37,9 +37,9 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """List the devices that are known, or explain one: every number with its source.
+    """List the devices that are known, or explain one.
 
-    Rates are dense peaks from data sheets; memory is what the driver hands out.
+    Every number comes with its source. Rates are dense peaks from data sheets; memory is what the driver hands out.
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.hardware.catalogue import devices
