@@ -47,7 +47,8 @@ class LiveBytes(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # In inference mode operators that are made of others arrive whole.
         composite = torch._C.DispatchKey.CompositeImplicitAutograd
-        if torch.is_inference_mode_enabled() and func.has_kernel_for_dispatch_key(composite):
+        whole = torch.is_inference_mode_enabled() and func.namespace == "aten"
+        if whole and func.has_kernel_for_dispatch_key(composite):
             with self:
                 out = func.decompose(*args, **(kwargs or {}))
             if out is not NotImplemented:
