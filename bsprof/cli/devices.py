@@ -39,7 +39,8 @@ def command(
 ) -> None:
     """List the devices that are known, or explain one.
 
-    Every number comes with its source. Rates are dense peaks from data sheets; memory is what the driver hands out.
+    Every number comes with its source. Rates are dense peaks from data sheets; memory is what
+    the driver hands out.
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.hardware.catalogue import devices
