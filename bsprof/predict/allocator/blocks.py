@@ -50,6 +50,13 @@ class Block:
         """Whether a tensor holds it."""
         return not self.key and not self.waiting and self.mapped
 
+    @property
+    def state(self) -> str:
+        """As a snapshot of torch names it."""
+        if self.waiting:
+            return "active_awaiting_free"
+        return "inactive" if self.key else "active_allocated"
+
     def put_after(self, left: Block) -> None:
         """Links it in as the right neighbour of `left`."""
         right = left.after

@@ -160,6 +160,7 @@ class Literal:
         segment = self.owner(taken)
         self.note("free_completed", taken.start, taken.requested, segment.stream)
         segment.taken.remove(taken)
+        taken.waiting = False
         segment.idle_since = self.searches
 
     def empty_cache(self):

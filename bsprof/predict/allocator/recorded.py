@@ -1,0 +1,353 @@
+"""Replays a recorded history and says where the rules and the record part."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from bsprof.errors import UsageError
+from bsprof.predict.allocator.blocks import Block, Pool
+from bsprof.predict.allocator.caching import CachingAllocator, DeviceOutOfMemory
+from bsprof.predict.allocator.driver import Driver
+from bsprof.predict.allocator.recording import Entry
+from bsprof.predict.allocator.rules import AllocatorRules
+from bsprof.predict.allocator.snapshot import RecordedBlock, Snapshot
+
+GRANTS = ("segment_alloc", "segment_map")
+RELEASES = ("segment_free", "segment_unmap")
+DEFAULT_POOL = (0, 0)
+
+Change = tuple[str, int, int, int]
+"""A segment that came or went: action, address, size, stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first place where record and rules part; the replay stops there.
+
+    Attributes:
+        entry: Its number in the history; the history's length where only the final state
+            differs.
+        recorded: What the record has there.
+        replayed: What the rules give.
+    """
+
+    entry: int
+    recorded: str
+    replayed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedReplay:
+    """How far the rules follow a record.
+
+    Attributes:
+        entries: Of the history.
+        segments: Segments and mappings that came and went as recorded.
+        allocations: Requests answered with the recorded address.
+        ooms: Requests refused as recorded.
+        peak_allocated_bytes, peak_reserved_bytes: Of the replay.
+        difference: None where it follows to the end.
+        notes: What could not be compared.
+    """
+
+    entries: int
+    segments: int
+    allocations: int
+    ooms: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    difference: Difference | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every segment and every address came out as recorded."""
+        return self.difference is None
+
+
+def replay_snapshot(
+    snapshot: Snapshot,
+    rules: AllocatorRules,
+    *,
+    device: int = 0,
+    device_bytes: int | None = None,
+) -> RecordedReplay:
+    """Replays the requests and frees of a history; segments must come out as recorded.
+
+    The driver grants and refuses as it did in the record. Which block serves a request, when a
+    segment is asked for and how large it is, and what a flush releases are the rules' own.
+
+    Args:
+        snapshot: With its history from before the first allocation.
+        rules: Under which it was recorded.
+        device: Index of the device.
+        device_bytes: Its memory; needed only where a memory fraction is set.
+
+    Raises:
+        UsageError: The history does not begin with an empty allocator (recording began late, or
+            the ring of entries was too short), or there is no such device.
+    """
+    if device >= len(snapshot.histories):
+        raise UsageError(
+            f"cannot replay the history of device {device}",
+            found=f"a snapshot of {len(snapshot.histories)} device(s)",
+        )
+    follower = _Follower(rules, device_bytes)
+    history = snapshot.histories[device]
+    difference = follower.follow(history)
+    notes: list[str] = []
+    if follower.skipped:
+        notes.append(f"{follower.skipped} entries of other memory pools (CUDA graphs) left out")
+    if difference is None and not follower.skipped:
+        difference = follower.final_difference(snapshot.blocks[device], len(history))
+    return RecordedReplay(
+        entries=len(history),
+        segments=follower.segments,
+        allocations=follower.allocations,
+        ooms=follower.allocator.ooms,
+        peak_allocated_bytes=follower.allocator.peak_allocated_bytes,
+        peak_reserved_bytes=follower.allocator.peak_reserved_bytes,
+        difference=difference,
+        notes=tuple(notes),
+    )
+
+
+class _RecordedDriver(Driver):
+    """Grants what the record grants next, where it lay; refuses where it releases or ends."""
+
+    __slots__ = ("expected",)
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.expected: deque[Entry] = deque()
+
+    def take(self, size: int) -> bool:
+        if not self.expected or self.expected[0].action in RELEASES:
+            return False
+        if self.expected[0].size != size:
+            return False
+        self.expected.popleft()
+        return super().take(size)
+
+    def allocate(self, size: int) -> int | None:
+        address = self.reserve_addresses(size)
+        return address if self.take(size) else None
+
+    def reserve_addresses(self, size: int) -> int:
+        grants = (entry.address for entry in self.expected if entry.action in GRANTS)
+        address = next(grants, None)
+        return super().reserve_addresses(size) if address is None else address
+
+    def released(self) -> None:
+        """The allocator gave a segment back, as the record has it next."""
+        if self.expected and self.expected[0].action in RELEASES:
+            self.expected.popleft()
+
+
+class _FollowingAllocator(CachingAllocator):
+    """Can be told that the search for a free block came to nothing."""
+
+    finds = True
+
+    def __init__(self, rules: AllocatorRules, **options: Any) -> None:
+        super().__init__(rules, **options)
+        self._searches_plainly = False
+
+    def _search(self, pool: Pool, size: int) -> Block | None:
+        block = super()._search(pool, size)
+        if block is not None and not self.finds:
+            pool.insert(block)
+            return None
+        return block
+
+    def forget_unmapped(self) -> None:
+        """Drops segments without a page: a record shows where they lie once one is mapped."""
+        for address, block in tuple(self.segments.items()):
+            if not block.mapped and not block.is_split:
+                del self.segments[address]
+                block.pool.unmapped.remove(block)
+
+
+class _Parted(Exception):
+    def __init__(self, recorded: str, replayed: str) -> None:
+        super().__init__(recorded, replayed)
+        self.recorded = recorded
+        self.replayed = replayed
+
+
+class _Follower:
+    """Goes along a history, one entry at a time."""
+
+    def __init__(self, rules: AllocatorRules, device_bytes: int | None) -> None:
+        self.driver = _RecordedDriver()
+        self.told: list[Change] = []
+        self.allocator = _FollowingAllocator(
+            rules, device_bytes=device_bytes, driver=self.driver, watcher=self._hear
+        )
+        self.held: dict[int, Block] = {}
+        self.waiting: dict[int, Block] = {}
+        self.pending: list[Entry] = []
+        self.late = False
+        self.segments = 0
+        self.allocations = 0
+        self.skipped = 0
+
+    def follow(self, history: Sequence[Entry]) -> Difference | None:
+        """The first difference; None at the end."""
+        previous: Entry | None = None
+        number = 0
+        try:
+            for number, entry in enumerate(history):  # noqa: B007 - told when they part
+                if entry.pool != DEFAULT_POOL:
+                    self.skipped += 1
+                    continue
+                self._step(entry, previous)
+                previous = entry
+            number = len(history)
+            self._empty_cache()
+        except _Parted as parted:
+            return Difference(entry=number, recorded=parted.recorded, replayed=parted.replayed)
+        return None
+
+    def final_difference(
+        self, recorded: Sequence[RecordedBlock], entries: int
+    ) -> Difference | None:
+        """The first block of the final state that is not as recorded."""
+        replayed = [
+            RecordedBlock(address=block.address, size=block.size, state=block.state)
+            for block in self.allocator.blocks()
+            if block.mapped
+        ]
+        for theirs, ours in zip_longest(recorded, replayed):
+            if theirs != ours:
+                return Difference(entry=entries, recorded=str(theirs), replayed=str(ours))
+        return None
+
+    def _hear(self, action: str, address: int, size: int, stream: int) -> None:
+        self.told.append((action, address, size, stream))
+        if action in RELEASES:
+            self.driver.released()
+
+    def _step(self, entry: Entry, previous: Entry | None) -> None:
+        if entry.action in GRANTS or entry.action in RELEASES:
+            self.pending.append(entry)
+        elif entry.action == "free_completed":
+            block = self.waiting.pop(entry.address, None)
+            if block is None:
+                raise _incomplete(entry)
+            self.allocator.complete(block)
+            # A free that nothing waits for is completed at once; others when a request looks
+            # for such blocks, or inside its flush.
+            self.late |= previous is None or (
+                (previous.action, previous.address) != ("free_requested", entry.address)
+            )
+        elif entry.action in ("alloc", "oom"):
+            self._request(entry)
+        else:
+            self._empty_cache()
+            if entry.action == "free_requested":
+                block = self.held.pop(entry.address, None)
+                if block is None:
+                    raise _incomplete(entry)
+                self.waiting[entry.address] = block
+                self.allocator.free_later(block)
+
+    def _request(self, entry: Entry) -> None:
+        """One request, with the segments that came and went for it."""
+        rules = self.allocator.rules
+        granted = any(change.action in GRANTS for change in self.pending)
+        in_part = (
+            rules.max_split_bytes is not None or rules.garbage_collection_threshold is not None
+        )
+        if not in_part or (entry.action == "alloc" and not granted):
+            # A flush inside the request and `empty_cache` just before it come to the same.
+            self._empty_cache()
+        expected, self.pending = self.pending, []
+        # Blocks that a flush waited for are free now, and were not when the search was made.
+        self.allocator.finds = not (self.late and (granted or entry.action == "oom"))
+        self.late = False
+        self.allocator.forget_unmapped()
+        self.driver.expected = deque(expected)
+        try:
+            block = self.allocator.allocate(entry.size, entry.stream)
+        except DeviceOutOfMemory:
+            self._compare(expected)
+            if entry.action == "alloc":
+                raise self._unlike(entry, "no free block and no segment for it") from None
+            return
+        self._compare(expected)
+        if entry.action == "oom":
+            raise _Parted(_text(entry), f"block at {block.address:#x}")
+        if block.address != entry.address:
+            raise self._unlike(entry, f"block at {block.address:#x}")
+        self.held[block.address] = block
+        self.allocations += 1
+
+    def _empty_cache(self) -> None:
+        """What releases are pending before anything is granted: all that can be released is."""
+        releases: list[Entry] = []
+        while self.pending and self.pending[0].action in RELEASES:
+            releases.append(self.pending.pop(0))
+        if releases:
+            self.allocator.empty_cache()
+            self._compare(releases)
+
+    def _compare(self, expected: Sequence[Entry]) -> None:
+        """Whether segments came and went as expected; the order of releases in a row is free."""
+        told, self.told = self.told, []
+        recorded = [_change(entry) for entry in expected]
+        for ours, theirs in zip_longest(_grouped(told), _grouped(recorded), fillvalue=()):
+            if ours != theirs:
+                only_theirs = [change for change in theirs if change not in ours]
+                only_ours = [change for change in ours if change not in theirs]
+                raise _Parted(_changes(only_theirs), _changes(only_ours))
+        self.segments += len(told)
+
+    def _unlike(self, entry: Entry, replayed: str) -> Exception:
+        """A difference, or a block of a segment that the history does not show."""
+        known = any(
+            block.address <= entry.address < block.address + block.size
+            for block in self.allocator.blocks()
+            if block.mapped
+        )
+        return _Parted(_text(entry), replayed) if known else _incomplete(entry)
+
+
+def _incomplete(entry: Entry) -> UsageError:
+    return UsageError(
+        "cannot replay this history: it does not begin with an empty allocator",
+        found=f"{_text(entry)}, of which the history does not show the beginning",
+        next_step="record from before the first allocation, with max_entries high enough: "
+        "torch.cuda.memory._record_memory_history(max_entries=10_000_000)",
+    )
+
+
+def _grouped(changes: Sequence[Change]) -> list[tuple[Change, ...]]:
+    """Releases in a row as one sorted group, every grant as its own."""
+    groups: list[list[Change]] = []
+    row: list[Change] = []
+    for change in changes:
+        if change[0] in RELEASES:
+            row.append(change)
+            continue
+        groups += [row, [change]]
+        row = []
+    groups.append(row)
+    return [tuple(sorted(group)) for group in groups if group]
+
+
+def _change(entry: Entry) -> Change:
+    return entry.action, entry.address, entry.size, entry.stream
+
+
+def _changes(changes: Sequence[Change]) -> str:
+    texts = [f"{action} of {size} bytes at {at:#x}" for action, at, size, _ in changes]
+    return "; ".join(texts) or "nothing"
+
+
+def _text(entry: Entry) -> str:
+    return f"{entry.action} of {entry.size} bytes at {entry.address:#x}"
