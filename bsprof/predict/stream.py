@@ -5,7 +5,7 @@ Plain Python on purpose: the worker that traces loads torch, the side that repla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bsprof.records import Category, Phase, Scalar
@@ -97,7 +97,7 @@ class Stream:
     streams: tuple[int, ...]
     events: tuple[int, ...]
     marks: tuple[Mark, ...]
-    operators: tuple[Operator, ...]
+    operators: Sequence[Operator]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bsprof.errors import WorkloadError
 from bsprof.measure.host import host_memory
@@ -20,6 +21,15 @@ from bsprof.workloads.faults import user_code, user_location
 HOST_SHARE = 0.8
 """Largest share of the host's free memory that a real build may take. Heuristic: constructors
 make temporary copies, and others use the machine too."""
+
+RANDOM = (
+    torch.ops.aten.uniform_.default,
+    torch.ops.aten.normal_.default,
+    torch.ops.aten.bernoulli_.float,
+)
+UNREAD_ELEMENTS = 2**18
+"""Random values of larger tensors are taken for weights, which no constructor reads. Heuristic:
+tables that constructors compute with are not random."""
 
 _Register = Callable[[nn.Module, str, Any], None]
 
@@ -48,7 +58,7 @@ def build_model(make: Callable[[], nn.Module], name: str) -> tuple[nn.Module, tu
     """
     made = _Counted()
     try:
-        with made.parameters_on_meta():
+        with made.parameters_on_meta(), _Unfilled():  # type: ignore[no-untyped-call]
             return make(), ()
     except Exception as error:  # noqa: BLE001  any error of the constructor's: another way is tried
         first = error
@@ -72,6 +82,19 @@ def build_model(make: Callable[[], nn.Module], name: str) -> tuple[nn.Module, tu
             next_step=f"trace it on a host with more than {format_bytes(counted.bytes)} of free "
             "memory for its weights",
         ) from error
+
+
+class _Unfilled(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While inside, large tensors are not filled with random values: their pages stay untouched."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in RANDOM and args[0].numel() > UNREAD_ELEMENTS:
+            return args[0]
+        return func(*args, **(kwargs or {}))
 
 
 class _Counted:

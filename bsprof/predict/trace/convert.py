@@ -44,6 +44,10 @@ class Fakes:
             self._tensors[id(tensor)] = known
         return known[1]
 
+    def template(self) -> FakeTensor:
+        """A fake tensor of no elements."""
+        return FakeTensor(self._mode, torch.empty(0, device="meta"), CPU)
+
     def _make(self, tensor: Tensor) -> Tensor:
         is_parameter = isinstance(tensor, nn.Parameter)
         plain = type(tensor) in _PLAIN or is_parameter

@@ -9,6 +9,11 @@ import torch
 from bsprof.accounting.table import TABLE, base_name, lookup
 
 _RESIZING = ("resize_", "resize_as_", "set_", "resize")
+_CHANGING = {
+    torch.Tag.inplace_view,
+    torch.Tag.dynamic_output_shape,
+    torch.Tag.data_dependent_output,
+}
 _TOLD = ("bool", "int", "float", "str", "SymInt")
 
 
@@ -21,6 +26,7 @@ class Plan:
         is_view: Its result is a view of its input: nothing is allocated and no kernel runs.
         decomposes: It arrives whole (inference mode), and what it is made of says more.
         may_allocate: Some output may lie in a storage of its own.
+        repeatable: Its result follows from the shapes, strides and types of its arguments.
         resizes: It may change the size of its input's storage.
         runs_kernel: It launches work.
         has_tensors: Its schema has tensors among its arguments.
@@ -35,6 +41,7 @@ class Plan:
         "is_view",
         "may_allocate",
         "name",
+        "repeatable",
         "resizes",
         "runs_kernel",
     )
@@ -50,6 +57,7 @@ class Plan:
         )
         base = schema.name.partition("::")[2]
         self.resizes = base in _RESIZING or any(a.is_out for a in schema.arguments)
+        self.repeatable = not self.resizes and not _CHANGING & set(func.tags)
         # `torch.tensor(...)` shows as this operator; on a device its result is new.
         self.is_view = func.is_view and base != "lift_fresh"
         writes_only = all(

@@ -26,6 +26,7 @@ from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, TraceTarget, ZeroGrad
 from bsprof.predict.trace.building import build_model, innermost
 from bsprof.predict.trace.convert import Fakes, faked, movable
+from bsprof.predict.trace.known import KnownResults
 from bsprof.predict.trace.modules import ModuleStack
 from bsprof.predict.trace.recorder import Recorder
 from bsprof.predict.trace.tracker import StreamTracker, quiet_collector
@@ -141,7 +142,7 @@ class _Run:
         self._fakes = fakes
         self._recorder = Recorder()
         self._modules = ModuleStack(tracer._model)
-        self.tracker = StreamTracker(self._modules, self._recorder)
+        self.tracker = StreamTracker(KnownResults(fakes.template()), self._modules, self._recorder)
         self._training: Training
         self._first_operator = 0
 

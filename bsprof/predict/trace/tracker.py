@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bsprof.accounting.traffic import tensors_in
 from bsprof.predict.trace.accumulation import ADD, IN_PLACE, alone, holders, is_dense
+from bsprof.predict.trace.known import KnownResults
 from bsprof.predict.trace.modules import ROOT, ModuleStack
 from bsprof.predict.trace.plans import PLANS, Plan, plan_of
 from bsprof.predict.trace.recorder import UNFOLLOWED, RawOperand, Recorder
@@ -54,6 +55,7 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     them alone runs for real and is not recorded.
 
     Args:
+        known: Results of operators that the `FakeTensorMode` has given.
         modules: Of the model that runs.
         recorder: Where it is written down.
     """
@@ -61,8 +63,13 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # Without this a mode makes every higher-order operator fail.
     supports_higher_order_operators = True
 
-    def __init__(self, modules: ModuleStack, recorder: Recorder) -> None:
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # PyTorch would wrap the handler, at a cost for every operator
+
+    def __init__(self, known: KnownResults, modules: ModuleStack, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._known = known
         self.before_backward: Callable[[], None] | None = None
         self._modules = modules
         self._recorder = recorder
@@ -149,14 +156,15 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 with no_dispatch():
                     return func(*args, **kwargs)
             recomputing = self._turn()
+            run = self._known.call if plan.repeatable else _call
             if plan.is_view:
-                return func(*args, **kwargs)
+                return run(func, args, kwargs)
             if func is _READ and self._phase is Phase.OPTIMIZER_STEP:
                 return _stand_in(args[0])
             if self._in_backward and not recomputing and self._is_in_place(func, args, kwargs):
-                result = IN_PLACE[func](*args, **kwargs)
+                result = run(IN_PLACE[func], args, kwargs)
             else:
-                result = func(*args, **kwargs)
+                result = run(func, args, kwargs)
                 if plan.resizes:
                     for tensor in tensors_in((*args, *kwargs.values())):
                         self._resized(tensor)
@@ -321,6 +329,10 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """What lives on is no longer followed."""
         self._references.clear()
         self._index.clear()
+
+
+def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
 def _has_area(shape: tuple[int, ...]) -> bool:
