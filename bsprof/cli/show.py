@@ -34,6 +34,9 @@ def show_summary(terminal: Terminal, summary: Summary, *, columns: Collection[st
             terminal.fields("why", reason)
         columns = ()
     _show_table(terminal, summary.table, columns)
+    for table in summary.more:
+        terminal.fields(table.caption)
+        _show_table(terminal, table, ())
     sys.stdout.flush()
     for note in summary.notes:
         terminal.note(note)

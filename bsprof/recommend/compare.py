@@ -15,6 +15,7 @@ from bsprof.fit.knee import knee_from_points
 from bsprof.fit.samples import TIE_SHARE, relative_difference
 from bsprof.measure.choose import best_size
 from bsprof.recommend.compare_memory import (
+    FIELD_NAMES,
     AgainstMeasured,
     SizeMemory,
     against_measured,
@@ -349,22 +350,18 @@ def _sizes_text(planned: Sequence[ComparedProfile]) -> str:
     return f"micro-batch {listing(sizes)}; no time is known to compare"
 
 
-_FIELD_NAMES = {
-    "device_used_bytes": "memory used",
-    "peak_reserved_bytes": "reserved memory",
-    "peak_allocated_bytes": "allocated memory",
-}
-
-
 def _error_text(judged: Sequence[ComparedProfile], pair: AgainstMeasured) -> str:
     """How far a prediction is from the measurement, one sentence without a full stop."""
     error, count = pair.median_error, len(pair.sizes)
-    off = "the same" if abs(error) < 0.0005 else f"{format_share(abs(error))} "
-    off += "" if abs(error) < 0.0005 else "too much" if error > 0 else "too little"
+    way = "high" if error > 0 else "low"
+    off = "as measured" if abs(error) < 0.0005 else f"{format_share(abs(error))} too {way}"
     over = "at one size" if count == 1 else f"in the median of {count} sizes"
     label = judged[pair.predicted].label
-    what = _FIELD_NAMES[pair.field]
-    return f"{label}: {what} {off} {over}, {pair.inside} of {count} inside the interval"
+    named = "" if label == "predicted" else f" ({label})"
+    return (
+        f"{FIELD_NAMES[pair.field]} is predicted {off} {over}{named}; {pair.inside} of {count} "
+        "measured values lie in the interval"
+    )
 
 
 def _notes(
@@ -390,7 +387,7 @@ def _notes(
         if entry.profile.origin is not Origin.MEASURED:
             yield Note(
                 code="not-measured",
-                message=f"The numbers of {entry.label} are {entry.profile.origin}, not measured.",
+                message=f"{entry.label}: the numbers are {entry.profile.origin}, not measured.",
             )
         if not entry.profile.complete:
             yield Note(

@@ -9,6 +9,13 @@ from dataclasses import dataclass, replace
 from bsprof.recommend.curve import MEMORY_FIELDS
 from bsprof.records import Origin, Point, Profile, Quantity, WorkloadSpec
 
+FIELD_NAMES = {
+    "device_used_bytes": "memory used",
+    "peak_reserved_bytes": "reserved memory",
+    "peak_allocated_bytes": "allocated memory",
+}
+"""Those fields in words."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeMemory:

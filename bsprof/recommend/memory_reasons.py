@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bsprof.recommend.candidates import Candidate
-from bsprof.recommend.commands import measuring_command
 from bsprof.recommend.fewest_steps import SAME_MEMORY
 from bsprof.recommend.reasons import Ground, memory_sentence, what_to_run
 from bsprof.recommend.wording import OUTCOMES, PREDICTED_OUTCOMES, plural
@@ -134,13 +133,10 @@ def _largest_at_all(ground: Ground) -> str:
 
 
 def _time(ground: Ground) -> str:
-    rule = "the largest micro-batch that fits is often not the fastest"
+    rule = "the largest micro-batch that fits is often not the fastest, and only measuring tells"
     if ground.target.objective is Objective.MEMORY:
         rule = "how much slower this is than a larger micro-batch is not known"
-    return (
-        f"Time was not {ground.found}: {rule}. What decides is measuring, on such a device: "
-        f"`{measuring_command(ground.profile)}`."
-    )
+    return f"Time was not {ground.found}: {rule}."
 
 
 def _trust(ground: Ground) -> str:

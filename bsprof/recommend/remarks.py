@@ -8,7 +8,7 @@ from bsprof.fit.samples import TIE_SHARE
 from bsprof.recommend.commands import measuring_command, sweep_command
 from bsprof.recommend.loading import on_loader
 from bsprof.recommend.reasons import Ground
-from bsprof.recommend.wording import listing, plural
+from bsprof.recommend.wording import plural, rules_text
 from bsprof.records import Note, Objective, Origin
 from bsprof.units import format_bytes, format_share
 
@@ -58,21 +58,18 @@ def _on_question(ground: Ground) -> Iterator[Note]:
             hint=f"{sweep_command(ground.profile, '--resume')} goes on where it stopped",
         )
     if ground.profile.origin is not Origin.MEASURED:
+        rules = rules_text(ground.profile)
+        by = f" with the rules of {rules}" if rules else ""
         yield Note(
             code="not-measured",
-            message=f"The numbers are {ground.profile.origin}{_rules(ground)}, not measured on "
-            "this device.",
+            message=f"The numbers are {ground.profile.origin}{by}, not measured on this device.",
         )
-
-
-def _rules(ground: Ground) -> str:
-    """Whose rules a prediction follows: ` with the rules of torch 2.13 and cudnn 9`."""
-    prediction = ground.profile.prediction
-    names = ("torch", "cudnn") if prediction is not None else ()
-    known = [
-        f"{n} {prediction.software[n]}" for n in names if prediction and prediction.software.get(n)
-    ]
-    return f" with the rules of {listing(known)}" if known else ""
+    if not timed:
+        yield Note(
+            code="time-not-known",
+            message="Between the sizes that fit time decides, and none is known",
+            hint=f"measure on such a device: {measuring_command(ground.profile)}",
+        )
 
 
 def _on_plan(ground: Ground) -> Iterator[Note]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bsprof.records import PieceRun, PointStatus, Quantity
+from bsprof.records import PieceRun, PointStatus, Profile, Quantity
 from bsprof.units import format_share
 
+_SOFTWARE_NAMES = {"torch": "torch", "cudnn": "cuDNN", "cuda": "CUDA"}
 _NO_DIFFERENCE = 0.0005  # shown with one digit of a percent, this is 0.0 %
 
 OUTCOMES = {
@@ -59,3 +60,13 @@ def pieces(runs: Sequence[PieceRun], step: str) -> str:
 def listing(parts: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+
+
+def rules_text(profile: Profile) -> str:
+    """Whose rules a prediction follows: `torch 2.13, cuDNN 9 and CUDA 12.8`; empty if unknown."""
+    software = {} if profile.prediction is None else profile.prediction.software
+    known = [
+        f"{name} {software[key]}" for key, name in _SOFTWARE_NAMES.items() if software.get(key)
+    ]
+    others = [f"{k} {v}" for k, v in sorted(software.items()) if k not in _SOFTWARE_NAMES and v]
+    return listing([*known, *others]) if known or others else ""

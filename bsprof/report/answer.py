@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bsprof.records import Recommendation
+from bsprof.records import Origin, Recommendation
 from bsprof.report.data import ProfileView, ReportData
+from bsprof.report.owners import owner_text
 from bsprof.report.summary import recommendation_facts, recommendation_summary
 from bsprof.report.tables import Table
 from bsprof.report.words import (
+    PHASE_NAMES,
     best_point,
     failure_text,
     has_unequal_pieces,
+    largest_fitting,
     pieces_text,
     quantity_text,
     size_range_text,
@@ -63,13 +66,18 @@ class Answer:
 def report_answer(data: ReportData) -> Answer | None:
     """The recommendation, else the fastest size of the one profile, else that nothing ran.
 
+    Of a profile without times: the largest size that fits.
+
     None for several profiles without a recommendation: their comparison is the answer.
     """
     if data.recommendation is not None:
         return _recommended(data, data.recommendation)
     found = [view for view in data.views if best_point(view.profile) is not None]
     if not found:
-        return _nothing_ran(data)
+        fitting = [view for view in data.views if largest_fitting(view.profile) is not None]
+        if not fitting:
+            return _nothing_ran(data)
+        return _largest(fitting[0]) if len(data.views) == 1 else None
     return _fastest(found[0]) if len(data.views) == 1 else None
 
 
@@ -131,6 +139,33 @@ def _fastest(view: ProfileView) -> Answer:
     )
 
 
+def _largest(view: ProfileView) -> Answer:
+    """The largest size that fits, where nothing says which is the fastest."""
+    profile = view.profile
+    point = largest_fitting(profile)
+    assert point is not None, "the caller looked"
+    used, usable = point.device_used_bytes, profile.device.usable_bytes
+    facts = [
+        ("memory used", quantity_text(used, format_bytes)),
+        ("allocated", quantity_text(point.peak_allocated_bytes, format_bytes)),
+        ("reserved", quantity_text(point.peak_reserved_bytes, format_bytes)),
+        ("peak in", PHASE_NAMES[point.peak_phase] if point.peak_phase else ""),
+        ("held by", owner_text(point)),
+    ]
+    if profile.max_micro_batch_size is not None:
+        facts.append(("largest that fits", size_range_text(profile.max_micro_batch_size)))
+    share = 0.0 if used is None else min(1.0, used.value / usable)
+    text = f"{format_share(share)} of {format_bytes(usable)} usable memory at the peak"
+    return Answer(
+        kicker="Largest predicted size that fits, no target given",
+        parts=((f"{point.micro_batch_size:,}", "micro-batch"),),
+        facts=tuple((name, text) for name, text in facts if text),
+        small=(("time", "not predicted: which size is the fastest is not known"),),
+        memory=None if used is None else (share, text),
+        next_step="bsprof recommend --target-batch N",
+    )
+
+
 def _nothing_ran(data: ReportData) -> Answer:
     points = [p for view in data.views for p in view.profile.points]
     smallest = min(points, key=lambda p: p.micro_batch_size, default=None)
@@ -139,9 +174,10 @@ def _nothing_ran(data: ReportData) -> Answer:
     else:
         reason = failure_text(smallest) or status_text(smallest)
         why = f"The smallest tried, {smallest.micro_batch_size:,}: {reason}."
+    predicted = all(view.profile.origin is Origin.PREDICTED for view in data.views)
     return Answer(
         kicker="No answer",
-        parts=(("No micro-batch size ran", ""),),
+        parts=(("No micro-batch size " + ("fits" if predicted else "ran"), ""),),
         found=False,
         why=why,
         tail=smallest.failure.tail if smallest is not None and smallest.failure else (),

@@ -9,7 +9,10 @@ from bsprof.recommend.compare import Comparison, compare_profiles
 from bsprof.recommend.differences import labels
 from bsprof.records import (
     MemoryFit,
+    Origin,
+    Phase,
     PhaseLine,
+    Point,
     Profile,
     Quantity,
     Recommendation,
@@ -75,8 +78,23 @@ def _chosen(views: tuple[ProfileView, ...], recommendation: Recommendation | Non
 
 def _view(name: str, label: str, profile: Profile) -> ProfileView:
     time_fit, time_problem = _fit_time(profile)
-    memory_fit, memory_problem = _fit_memory(profile)
     step = None if time_fit is None else _time_curve(time_fit)
+    if profile.origin is Origin.PREDICTED:
+        if all(p.micro_step_s is None for p in profile.points):
+            time_problem = ""  # nothing was to be timed
+        return ProfileView(
+            name=name,
+            label=label,
+            profile=profile,
+            time_fit=time_fit,
+            throughput=None if step is None else _throughput_curve(step),
+            micro_step=step,
+            memory=_predicted_memory(profile),
+            memory_by_phase=_predicted_phases(profile),
+            knee=None if time_fit is None else time_fit.knee,
+            problems=(time_problem,) if time_problem else (),
+        )
+    memory_fit, memory_problem = _fit_memory(profile)
     return ProfileView(
         name=name,
         label=label,
@@ -147,6 +165,30 @@ def _throughput_curve(step: SampledCurve) -> SampledCurve | None:
         return None
     rates = [per_second(b, Quantity(value=v, low=lo, high=hi)) for b, v, lo, hi in rows]
     return _curve(step.sizes, rates, step.measured_to)
+
+
+def _predicted_memory(profile: Profile) -> SampledCurve | None:
+    """Through the predicted peaks themselves: each size was computed, and nothing is fitted."""
+    known = [(p, p.device_used_bytes) for p in profile.points]
+    pairs = [(p.micro_batch_size, used) for p, used in known if used is not None]
+    if len(pairs) < 2:
+        return None
+    return _curve(tuple(size for size, _ in pairs), [used for _, used in pairs], pairs[-1][0])
+
+
+def _predicted_phases(profile: Profile) -> dict[Phase, SampledCurve]:
+    curves = {}
+    for phase in Phase:
+        pairs = [(p.micro_batch_size, _of_phase(p, phase)) for p in profile.points]
+        known = [(size, Quantity.exact(used)) for size, used in pairs if used is not None]
+        if len(known) > 1:
+            sizes = tuple(size for size, _ in known)
+            curves[phase] = _curve(sizes, [used for _, used in known], sizes[-1])
+    return curves
+
+
+def _of_phase(point: Point, phase: Phase) -> int | None:
+    return None if point.memory is None else point.memory.device_used_by_phase_bytes.get(phase)
 
 
 def _memory_sizes(fit: MemoryFit, profile: Profile) -> tuple[int, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bsprof.recommend.compare import ComparedProfile, Comparison, ratio_text
+from bsprof.recommend.compare_memory import FIELD_NAMES, AgainstMeasured
 from bsprof.recommend.wording import plural, with_interval
-from bsprof.records import Mode, Origin, Plan, Profile, Regime
+from bsprof.records import Mode, Origin, Plan, Point, Profile, Regime
 from bsprof.report.summary import Summary
 from bsprof.report.tables import Column, Emphasis, Row, Table
-from bsprof.report.words import joules, note_text, quantity_text, size_range_text
+from bsprof.report.words import joules, note_text, quantity_text, size_range_text, status_text
 from bsprof.units import format_bytes, format_count, format_seconds
 
 
@@ -27,16 +28,22 @@ def comparison_summary(comparison: Comparison) -> Summary:
         reasons=(),
         table=comparison_table(comparison),
         notes=tuple(note_text(note) for note in comparison.notes),
+        more=tuple(t for t in (memory_table(comparison),) if t is not None),
     )
 
 
 def compared_text(comparison: Comparison) -> str:
     """What the rates are of: plans for a target, or micro-steps of the fastest sizes."""
     if not comparison.has_target:
+        untimed = [entry for entry in comparison.profiles if entry.rate_per_s is None]
+        if len(untimed) == len(comparison.profiles):
+            return "the largest size of each that leaves 5 % of its memory free"
         if _all_infer(comparison):
             return "the fastest size of each, by its forward pass"
+        rest = "; where no time is known, the largest that leaves 5 % of memory free"
         return (
             "the fastest size of each, by micro-steps alone: what many accumulation steps approach"
+            + (rest if untimed and not any(entry.error for entry in untimed) else "")
         )
     if comparison.target_tokens is not None:
         amount = plural(comparison.target_tokens, "token")
@@ -94,6 +101,58 @@ def comparison_table(comparison: Comparison) -> Table:
         ),
         rows=tuple(rows),
     )
+
+
+def memory_table(comparison: Comparison) -> Table | None:
+    """Memory by size in every profile, and predicted over measured; None with nothing predicted."""
+    if not comparison.memory:
+        return None
+    labels = [entry.label for entry in comparison.profiles]
+    columns = [
+        Column(key="micro_batch_size", title="micro-batch", meaning="Samples of a micro-step."),
+        *(
+            Column(
+                key=f"profile{number}",
+                title=label,
+                meaning="Peak that counts against the memory limit.",
+            )
+            for number, label in enumerate(labels, start=1)
+        ),
+        *(
+            Column(
+                key=f"against{pair.predicted + 1}",
+                title=f"{labels[pair.predicted]} over {labels[pair.measured]}",
+                meaning=f"Predicted over measured {FIELD_NAMES[pair.field]}, less 1.",
+            )
+            for pair in comparison.against
+        ),
+    ]
+    rows = [
+        Row(
+            cells=(
+                f"{row.micro_batch_size:,}",
+                *map(_memory_cell, row.points),
+                *(_against_cell(pair, row.micro_batch_size) for pair in comparison.against),
+            )
+        )
+        for row in comparison.memory
+    ]
+    return Table(caption="Memory by size", columns=tuple(columns), rows=tuple(rows))
+
+
+def _memory_cell(point: Point | None) -> str:
+    if point is None:
+        return ""
+    used = quantity_text(point.device_used_bytes, format_bytes)
+    if point.is_ok:
+        return used or "unknown"
+    return f"{used} ({status_text(point)})" if used else status_text(point)
+
+
+def _against_cell(pair: AgainstMeasured, size: int) -> str:
+    if size not in pair.sizes:
+        return ""
+    return f"{100 * (pair.ratios[pair.sizes.index(size)] - 1):+.1f} %"
 
 
 def _of_plan(write: Callable[[Plan], str]) -> Callable[[ComparedProfile], str]:

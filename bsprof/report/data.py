@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bsprof.recommend.compare import Comparison
-from bsprof.records import MemoryFit, Phase, Profile, Quantity, Recommendation, TimeFit
+from bsprof.records import MemoryFit, Origin, Phase, Profile, Quantity, Recommendation, TimeFit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,14 @@ class ProfileView:
     memory_by_phase: Mapping[Phase, SampledCurve] = field(default_factory=dict)
     knee: Quantity | None = None
     problems: tuple[str, ...] = ()
+
+
+def made_text(data: ReportData) -> str:
+    """How the numbers of a report came about: `Measured`, `Predicted`, or both."""
+    origins = {view.profile.origin for view in data.views}
+    if Origin.PREDICTED not in origins:
+        return "Measured"
+    return "Predicted" if len(origins) == 1 else "Measured and predicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from bsprof.records import Saturation
+from bsprof.records import Origin, Saturation
+from bsprof.report.category_plots import categories_known, draw_categories
 from bsprof.report.data import ProfileView, ReportData
-from bsprof.report.memory_plots import (
-    categories_known,
-    draw_categories,
-    draw_memory,
-    largest_is_shown,
-    peaks_known,
-)
-from bsprof.report.panel import Panel
+from bsprof.report.drawing import Drawing
+from bsprof.report.memory_plots import draw_memory, largest_is_shown, peaks_known
+from bsprof.report.predicted_figures import predicted_drawings
 from bsprof.report.time_plots import (
     draw_micro_step,
     draw_throughput,
@@ -33,25 +28,6 @@ _SATURATION_TEXTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """One figure.
-
-    Attributes:
-        key: Identifier in the page.
-        title: Heading of a few words.
-        caption: What to see and how to read it, plain sentences.
-        alternative: What the picture shows, for those who do not see it.
-        draw: Draws it on a panel.
-    """
-
-    key: str
-    title: str
-    caption: str
-    alternative: str
-    draw: Callable[[Panel], None]
-
-
 def drawings(data: ReportData) -> tuple[Drawing, ...]:
     """The figures that this report has data for; none when no size ran."""
     found = []
@@ -62,7 +38,9 @@ def drawings(data: ReportData) -> tuple[Drawing, ...]:
     if any(peaks_known(view.profile) for view in data.views):
         found.append(_memory(data))
     for index, view in enumerate(data.views):
-        if categories_known(view.profile):
+        if view.profile.origin is Origin.PREDICTED:
+            found += predicted_drawings(data, view, index)
+        elif categories_known(view.profile):
             found.append(_categories(data, view, index))
     return tuple(found)
 
@@ -104,9 +82,12 @@ def _micro_step(data: ReportData) -> Drawing:
 
 def _memory(data: ReportData) -> Drawing:
     several = len(data.views) > 1
-    lines = ["Peak of what counts against the limit" + ("." if several else ", by phase.")]
+    by_phase = not several and data.views[0].memory_by_phase
+    lines = ["Peak of what counts against the limit" + (", by phase." if by_phase else ".")]
     if any(v.memory is not None and v.memory.sizes[-1] > v.memory.measured_to for v in data.views):
         lines.append("Dashed: extrapolated beyond the measured sizes.")
+    if any(view.profile.origin is Origin.PREDICTED for view in data.views):
+        lines.append("Shaded band: 90 % interval of predictions.")
     if data.recommendation is not None and data.chosen is not None:
         lines.append("Dotted line: the limit less the headroom asked for.")
     largest = None if several else data.views[0].profile.max_micro_batch_size

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from bsprof.report.comparison import comparison_summary
 from bsprof.report.data import ProfileView, ReportData
-from bsprof.report.loading import loader_tables
+from bsprof.report.further import further_tables
 from bsprof.report.summary import Summary, profile_summary, recommendation_summary
 from bsprof.report.tables import Emphasis, Table, point_table
-from bsprof.report.words import environment_rows, note_text, size_range_text
+from bsprof.report.words import (
+    environment_rows,
+    note_text,
+    provenance_text,
+    size_range_text,
+)
 from bsprof.units import format_share
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
@@ -43,7 +48,9 @@ def _lines(data: ReportData) -> Iterator[str]:
         yield from _comparison_lines(comparison_summary(data.comparison))
     for view in data.views:
         yield from _view_lines(view, data.chosen_size(view))
-    yield "Intervals are 90 %. `samples/s` in the tables of points is with accumulation of one."
+    timed = any(p.samples_per_s for view in data.views for p in view.profile.points)
+    rate = " `samples/s` in the tables of points is with accumulation of one."
+    yield "Intervals are 90 %." + (rate if timed else "")
 
 
 def _comparison_lines(summary: Summary) -> Iterator[str]:
@@ -51,7 +58,8 @@ def _comparison_lines(summary: Summary) -> Iterator[str]:
     yield ""
     yield from _fact_table(summary.facts)
     yield from _bullets(escaped(note) for note in summary.notes)
-    yield from _table(summary.table, level=3)
+    for table in (summary.table, *summary.more):
+        yield from _table(table, level=3)
 
 
 def _view_lines(view: ProfileView, chosen: int | None) -> Iterator[str]:
@@ -61,6 +69,9 @@ def _view_lines(view: ProfileView, chosen: int | None) -> Iterator[str]:
     yield ""
     yield f"{escaped(summary.title)}."
     yield ""
+    if where := provenance_text(profile):
+        yield f"**{escaped(where[0].upper() + where[1:])}.**"
+        yield ""
     yield from _fact_table(summary.facts)
     if view.time_fit is not None:
         knee = view.time_fit.knee
@@ -72,7 +83,7 @@ def _view_lines(view: ProfileView, chosen: int | None) -> Iterator[str]:
         yield ""
     if profile.points:
         yield from _table(point_table(profile, chosen), level=3)
-    for table in loader_tables(profile):
+    for table in further_tables(profile, chosen):
         yield from _table(table, level=3)
     notes = [*map(note_text, profile.notes), *view.problems]
     if notes:

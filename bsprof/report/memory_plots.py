@@ -1,31 +1,22 @@
-"""The figures about memory: the peak against micro-batch size, and who owns it."""
+"""The figure of peak memory against micro-batch size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bsprof.records import Phase, Point, Profile
 from bsprof.report.data import ProfileView, ReportData, SampledCurve
+from bsprof.report.limits import draw_limits
 from bsprof.report.panel import Panel, byte_unit, legend_below, size_axis
-from bsprof.report.theme import CATEGORY_ROLES, PHASE_ROLES, series_style
+from bsprof.report.theme import PHASE_ROLES, series_style
 from bsprof.report.time_plots import profile_legend
-from bsprof.report.words import CATEGORY_NAMES, PHASE_NAMES, quantity_text, size_range_text
+from bsprof.report.words import PHASE_NAMES, quantity_text, size_range_text
 from bsprof.units import format_bytes
 
-_FAR_LIMIT = 3.0  # a limit beyond this many times what is shown is named, not drawn
 _SAME_PEAK = 0.995  # a phase this close to the peak of all is not marked on its own
-_LABELLED_BARS = 16
-_FEWEST_BARS = 5  # fewer bars are drawn as if there were this many: slim, in the middle
 
 
 def peaks_known(profile: Profile) -> bool:
     """Whether some point knows what counts against the limit."""
     return any(p.device_used_bytes is not None for p in profile.points)
-
-
-def categories_known(profile: Profile) -> bool:
-    """Whether some point knows whose bytes its peak is made of."""
-    return any(p.peak_by_category_bytes for p in profile.points)
 
 
 def largest_is_shown(view: ProfileView) -> bool:
@@ -47,9 +38,10 @@ def draw_memory(panel: Panel, data: ReportData) -> None:
     size_axis(panel, [s for view in views for s in _sizes(view)], logarithmic=False)
     panel.axes.set_ylim(bottom=0.0)
     panel.axes.set_ylabel(f"memory used, {unit}")
-    _draw_limits(panel, data, views, per_unit)
+    limits = [view.profile.device.usable_bytes for view in views]
+    draw_limits(panel, data, limits, max(_shown_bytes(view) for view in views), per_unit)
     if len(data.views) > 1:
-        profile_legend(panel, data.views)
+        profile_legend(panel, data.views, lambda view: peaks_known(view.profile))
     else:
         _draw_largest(panel, views[0])
         legend_below(panel)
@@ -165,56 +157,6 @@ def _extrapolated(panel: Panel, line: SampledCurve, role: str) -> None:
         )
 
 
-def _draw_limits(
-    panel: Panel, data: ReportData, views: Sequence[ProfileView], per_unit: float
-) -> None:
-    shown = max(_shown_bytes(view) for view in views)
-    for limit in sorted({view.profile.device.usable_bytes for view in views}):
-        text = f"usable {format_bytes(limit)}"
-        if limit > _FAR_LIMIT * shown:
-            panel.axes.text(
-                0.01,
-                0.98,
-                f"{text}, far above",
-                transform=panel.axes.transAxes,
-                va="top",
-                color=panel.colours["ink"],
-                fontsize=9.0,
-            )
-            continue
-        _limit_line(panel, limit / per_unit, text, "bad", "-")
-        _headroom_line(panel, data, limit, per_unit)
-        top = panel.axes.get_ylim()[1]
-        panel.axes.set_ylim(0.0, max(top, 1.12 * limit / per_unit))
-
-
-def _headroom_line(panel: Panel, data: ReportData, limit: int, per_unit: float) -> None:
-    view, recommendation = data.chosen_view, data.recommendation
-    if view is None or recommendation is None or view.profile.device.usable_bytes != limit:
-        return
-    target = recommendation.target
-    free = target.headroom_bytes
-    free = round(limit * target.headroom_share) if free is None else free
-    if 0 < free < limit:
-        _limit_line(panel, (limit - free) / per_unit, "", "bad", (0, (1, 3)))
-
-
-def _limit_line(panel: Panel, value: float, text: str, role: str, dash: object) -> None:
-    panel.axes.axhline(value, color=panel.colours[role], linewidth=1.4, linestyle=dash)
-    if text:
-        panel.axes.annotate(
-            text,
-            (0.01, value),
-            xycoords=panel.axes.get_yaxis_transform(),
-            xytext=(0, 3),
-            textcoords="offset points",
-            va="bottom",
-            color=panel.colours["ink"],
-            fontsize=9.0,
-            bbox={"facecolor": panel.colours["surface"], "edgecolor": "none", "pad": 1.0},
-        )
-
-
 def _draw_largest(panel: Panel, view: ProfileView) -> None:
     largest = view.profile.max_micro_batch_size
     if largest is None or not largest_is_shown(view):
@@ -231,51 +173,3 @@ def _sizes(view: ProfileView) -> list[float]:
 def _shown_bytes(view: ProfileView) -> float:
     used = [p.device_used_bytes.value for p in view.profile.points if p.device_used_bytes]
     return max(used + ([] if view.memory is None else list(view.memory.values)))
-
-
-def draw_categories(panel: Panel, view: ProfileView, chosen: int | None) -> None:
-    """Stacked bars: whose bytes the peak of live tensors is made of, by micro-batch size."""
-    points = [p for p in view.profile.points if p.peak_by_category_bytes]
-    totals = [sum(p.peak_by_category_bytes.values()) for p in points]
-    per_unit, unit = byte_unit(max(totals))
-    floor = [0.0] * len(points)
-    for category, role in CATEGORY_ROLES.items():
-        parts = [p.peak_by_category_bytes.get(category, 0) / per_unit for p in points]
-        if not any(parts):
-            continue
-        bars = panel.axes.bar(
-            range(len(points)),
-            parts,
-            width=0.72,
-            bottom=floor,
-            color=panel.colours[role],
-            edgecolor=panel.colours["surface"],
-            linewidth=0.5,
-            label=CATEGORY_NAMES[category],
-        )
-        for bar, point, part in zip(bars, points, parts, strict=True):
-            key = f"bar-{len(panel.tips)}-{point.micro_batch_size}"
-            bar.set_gid(key)
-            panel.tips[key] = (
-                f"micro-batch {point.micro_batch_size}: {CATEGORY_NAMES[category]} "
-                f"{format_bytes(part * per_unit)}"
-            )
-        floor = [low + part for low, part in zip(floor, parts, strict=True)]
-    _category_axis(panel, points, chosen)
-    panel.axes.set_ylabel(f"live tensors at the peak, {unit}")
-    legend_below(panel)
-
-
-def _category_axis(panel: Panel, points: Sequence[Point], chosen: int | None) -> None:
-    stride = -(-len(points) // _LABELLED_BARS)
-    shown = [i for i, p in enumerate(points) if i % stride == 0 or p.micro_batch_size == chosen]
-    axes = panel.axes
-    axes.set_xticks(shown, [f"{points[i].micro_batch_size:,}" for i in shown])
-    room = max(0.7, (_FEWEST_BARS - len(points)) / 2)
-    axes.set_xlim(-room, len(points) - 1 + room)
-    axes.set_xlabel("micro-batch size")
-    axes.xaxis.grid(visible=False)
-    for index, label in zip(shown, axes.get_xticklabels(), strict=True):
-        if points[index].micro_batch_size == chosen:
-            label.set_fontweight("bold")
-            label.set_color(panel.colours["ink"])

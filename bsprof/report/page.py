@@ -11,9 +11,10 @@ from importlib.resources import files
 
 from bsprof.report.answer import OTHERS, report_answer
 from bsprof.report.comparison import comparison_summary
-from bsprof.report.data import ReportData
-from bsprof.report.figures import Drawing, drawings
-from bsprof.report.loading import loader_tables
+from bsprof.report.data import ReportData, made_text
+from bsprof.report.drawing import Drawing
+from bsprof.report.figures import drawings
+from bsprof.report.further import further_tables
 from bsprof.report.pictures import inline_svg
 from bsprof.report.summary import profile_facts
 from bsprof.report.tables import Emphasis, Table, point_table, reasons_across
@@ -24,6 +25,7 @@ from bsprof.report.words import (
     environment_rows,
     note_text,
     origin_text,
+    provenance_text,
     unbroken,
     workload_text,
 )
@@ -113,8 +115,19 @@ def _header(data: ReportData) -> str:
     return f"""<header id="top">
 <p class="kicker">bsprof report</p>
 <h1>{escape(data.title)}</h1>
-<ul class="chips">{items}</ul>
+{_provenance(data)}<ul class="chips">{items}</ul>
 </header>"""
+
+
+def _provenance(data: ReportData) -> str:
+    """A line for every predicted profile; nothing where all was measured."""
+    lines = []
+    for view in data.views:
+        if text := provenance_text(view.profile):
+            label = f"{view.label}: " if len(data.views) > 1 else ""
+            text = f"{label}{text}" if label else f"{text[0].upper()}{text[1:]}"
+            lines.append(f'<p class="provenance">{escape(text)}.</p>\n')
+    return "".join(lines)
 
 
 def _answer(data: ReportData) -> str:
@@ -172,6 +185,7 @@ def _comparison(data: ReportData) -> str:
         f'<p class="checked">{escape(name.capitalize())}: {prose(text)}</p>'
         for name, text in summary.facts
     )
+    more = "".join(f"<h3>{escape(t.caption)}</h3>\n{_table(t)}\n" for t in summary.more)
     leads = "" if data.recommendation is not None else " answer"
     return f"""<section id="comparison" class="card{leads}">
 <p class="kicker">Side by side</p>
@@ -179,7 +193,7 @@ def _comparison(data: ReportData) -> str:
 {facts}
 {_list(summary.notes, "notes")}
 {_table(summary.table)}
-</section>"""
+{more}</section>"""
 
 
 def _figures(found: Sequence[Drawing]) -> str:
@@ -194,16 +208,17 @@ def _figures(found: Sequence[Drawing]) -> str:
 
 
 def _points(data: ReportData) -> str:
-    parts, columns = [], {}
+    parts: list[str] = []
+    columns: dict[str, str] = {}
     for view in data.views:
         table = point_table(view.profile, data.chosen_size(view))
-        columns.update({column.title: column.meaning for column in table.columns})
+        columns |= {c.title: c.meaning for c in table.columns if c.title not in columns}
         heading = f"<h3>{escape(view.label)}</h3>" if len(data.views) > 1 else ""
         shown = _table(table) if table.rows else "<p>No point yet.</p>"
         counts = escape(counts_text(view.profile))
         parts.append(f'{heading}\n{shown}\n<p class="legend">Points: {counts}.</p>')
-        for more in loader_tables(view.profile):
-            columns.update({column.title: column.meaning for column in more.columns})
+        for more in further_tables(view.profile, data.chosen_size(view), drawn=True):
+            columns |= {c.title: c.meaning for c in more.columns if c.title not in columns}
             parts.append(f"<h3>{escape(more.caption)}</h3>\n{_table(more)}")
     inner = "\n".join(parts)
     meanings = "".join(
@@ -273,6 +288,6 @@ def _environment(data: ReportData) -> str:
 def _footer(data: ReportData) -> str:
     versions = sorted({view.profile.environment.bsprof for view in data.views})
     return (
-        f"<footer>Measured with bsprof {escape(', '.join(versions))}. Intervals are 90 %. "
+        f"<footer>{made_text(data)} with bsprof {escape(', '.join(versions))}. Intervals are 90 %. "
         "KiB, MiB and GiB are 1024-based.</footer>"
     )

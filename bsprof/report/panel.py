@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _WIDE = 6.0  # a largest size over this many times the smallest asks for a logarithmic axis
 _BAND_ALPHA = 0.18
 _MARKER = 6.5
+_FLAG_SIZE = 9.0
 _CHARACTER_POINTS = 5.3  # mean width of a letter at 9 points in the figures' font
 
 
@@ -126,18 +127,40 @@ class Panel:
             quantity.low, quantity.high, color=self.colours[role], alpha=_BAND_ALPHA, linewidth=0
         )
 
+    def names_above(self, names: Sequence[tuple[float, str]], *, size: float) -> None:
+        """Names of parts of the axis, centred at a place from 0 to 1, in rows where they touch."""
+        taken: list[list[tuple[float, float]]] = []
+        for place, text in names:
+            half = 0.5 * self._width(text, size)
+            place = min(max(place, half), 1.02 - half)
+            row = _free_row(taken, (place - half, place + half))
+            self.axes.annotate(
+                text,
+                (place, 1.0),
+                xycoords="axes fraction",
+                xytext=(0, 4 + 11 * row),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                color=self.colours["soft"],
+                fontsize=size,
+            )
+
+    def _width(self, text: str, size: float = _FLAG_SIZE) -> float:
+        """Roughly how wide a text is, over the width of the axes."""
+        axes_points = 72.0 * self.axes.get_window_extent().width / self.axes.figure.dpi
+        return _CHARACTER_POINTS * size / _FLAG_SIZE / axes_points * len(text)
+
     def finish(self) -> None:
         """Draw the flags; labels that would touch are put on lines of their own."""
         taken: list[list[tuple[float, float]]] = []
         placed = sorted(self.flags)
-        axes_points = 72.0 * self.axes.get_window_extent().width / self.axes.figure.dpi
-        character = _CHARACTER_POINTS / axes_points
         for order, (size, text, role) in enumerate(placed):
             self.axes.axvline(
                 size, color=self.colours[role], linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
             )
             place = self._across(size)
-            width = character * len(text)
+            width = self._width(text)
             # The leftmost label stands left of its line, so that two neighbours share a row.
             leftwards = order == 0 and len(placed) > 1 and place - width > -0.08
             leftwards = leftwards or place + width > 1.03
@@ -152,7 +175,7 @@ class Panel:
                 ha="right" if leftwards else "left",
                 va="bottom",
                 color=self.colours["ink"],
-                fontsize=9.0,
+                fontsize=_FLAG_SIZE,
             )
 
     def _across(self, size: float) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bsprof.recommend.wording import rules_text
 from bsprof.report.answer import OTHERS, Answer, report_answer
 from bsprof.report.comparison import comparison_summary
-from bsprof.report.data import ReportData
-from bsprof.report.figures import Drawing, drawings
-from bsprof.report.loading import loader_tables
+from bsprof.report.data import ReportData, made_text
+from bsprof.report.drawing import Drawing
+from bsprof.report.figures import drawings
+from bsprof.report.further import further_tables
 from bsprof.report.panel import Panel
 from bsprof.report.pdf_pages import LEFT, WIDTH, Pages, line_height
 from bsprof.report.pdf_table import draw_pairs, draw_table, pretty
@@ -23,6 +25,7 @@ from bsprof.report.words import (
     environment_rows,
     note_text,
     origin_text,
+    provenance_text,
     workload_text,
 )
 from bsprof.units import format_bytes
@@ -54,7 +57,16 @@ def pdf(data: ReportData) -> bytes:
         _notes(pages, data)
         _environment(pages, data)
         _closing(pages, data)
-        return pages.finished(f"{data.title} - bsprof", f"bsprof report{_DOT}{shown(data.title)}")
+        return pages.finished(f"{data.title} - bsprof", _footer(data))
+
+
+def _footer(data: ReportData) -> str:
+    """What stands on every page: which report this is, and that it is a prediction."""
+    made = made_text(data)
+    says = "" if made == "Measured" else f"{_DOT}{made.lower()}"
+    if len(data.views) == 1 and (rules := rules_text(data.views[0].profile)):
+        says += f" with the rules of {rules}"
+    return f"bsprof report{says}{_DOT}{shown(data.title)}"
 
 
 def _head(pages: Pages, data: ReportData) -> None:
@@ -73,6 +85,11 @@ def _head(pages: Pages, data: ReportData) -> None:
         ]
     else:
         about = [view.label for view in data.views]
+    for view in data.views:
+        if text := provenance_text(view.profile):
+            label = f"{view.label}: " if len(data.views) > 1 else ""
+            text = f"{label}{text}" if label else f"{text[0].upper()}{text[1:]}"
+            pages.paragraph(kept_together(f"{text}."), size=9.5, bold=True, role="edge")
     pages.paragraph(kept_together(_DOT.join(about)), size=8.5, role="soft", after=0.12)
     pages.rule(pages.y, role="accent", points=2.0)
     pages.y += 0.18
@@ -170,12 +187,16 @@ def _comparison(pages: Pages, summary: Summary) -> None:
     pages.space(0.05)
     pages.bullets(map(kept_together, summary.notes), size=8.5, role="soft")
     pages.space(0.05)
-    columns = tuple(replace(c, title=drawable_text(c.title)) for c in summary.table.columns)
-    draw_table(pages, replace(summary.table, columns=columns))
+    for table in (summary.table, *summary.more):
+        columns = tuple(replace(c, title=drawable_text(c.title)) for c in table.columns)
+        heading = "" if table is summary.table else table.caption
+        draw_table(pages, replace(table, columns=columns), heading)
 
 
 def _figure(pages: Pages, drawing: Drawing, profiles: int) -> None:
     more_rows = 1 if drawing.key.startswith("categories") else profiles - 1
+    if drawing.legend_rows is not None:
+        more_rows = drawing.legend_rows - 1
     height = _FIGURE_IN + _ENTRY_IN * more_rows
     caption = wrapped(kept_together(drawing.caption), WIDTH, 8)
     below = len(caption) * line_height(8)
@@ -193,7 +214,7 @@ def _points(pages: Pages, data: ReportData) -> None:
     meanings: dict[str, str] = {}
     for view in data.views:
         table = point_table(view.profile, data.chosen_size(view))
-        meanings.update({column.title: column.meaning for column in table.columns})
+        meanings |= {c.title: c.meaning for c in table.columns if c.title not in meanings}
         heading = f"All points: {view.label}" if len(data.views) > 1 else "All points"
         if table.rows:
             draw_table(pages, table, heading, heading_size=13)
@@ -201,8 +222,8 @@ def _points(pages: Pages, data: ReportData) -> None:
             pages.heading(heading, keep=0.2)
         counts = f"Points: {counts_text(view.profile)}."
         pages.paragraph(counts if table.rows else "No point yet.", size=8, role="muted")
-        for more in loader_tables(view.profile):
-            meanings.update({column.title: column.meaning for column in more.columns})
+        for more in further_tables(view.profile, data.chosen_size(view), drawn=True):
+            meanings |= {c.title: c.meaning for c in more.columns if c.title not in meanings}
             draw_table(pages, more, more.caption)
     pages.heading("What the columns mean", size=10)
     draw_pairs(pages, list(meanings.items()), ragged=True)
@@ -231,7 +252,8 @@ def _closing(pages: Pages, data: ReportData) -> None:
     versions = ", ".join(sorted({view.profile.environment.bsprof for view in data.views}))
     pages.space(0.08)
     pages.paragraph(
-        f"Measured with bsprof {versions}. Intervals are 90 %. KiB, MiB and GiB are 1024-based.",
+        f"{made_text(data)} with bsprof {versions}. Intervals are 90 %. "
+        "KiB, MiB and GiB are 1024-based.",
         size=8,
         role="muted",
     )

@@ -7,15 +7,25 @@ import re
 from html import escape
 
 from bsprof.report.data import ReportData
-from bsprof.report.figures import Drawing, drawings
+from bsprof.report.drawing import Drawing
+from bsprof.report.figures import drawings
 from bsprof.report.panel import Panel
 from bsprof.report.summary import recommendation_facts
 from bsprof.report.theme import LIGHT, TOKENS, drawable_text, figure_settings, new_figure
-from bsprof.report.words import best_point, device_text, plan_text, workload_text
-from bsprof.units import format_count
+from bsprof.report.words import (
+    best_point,
+    device_text,
+    largest_fitting,
+    plan_text,
+    provenance_text,
+    quantity_text,
+    workload_text,
+)
+from bsprof.units import format_bytes, format_count
 
 _WIDTH_IN, _HEIGHT_IN = 5.6, 3.7  # small enough that text stays readable on a phone
 _PNG_WIDTH_IN, _PNG_ROW_IN, _PNG_HEAD_IN, _PNG_DPI = 13.0, 4.3, 1.5, 130
+_PNG_LINE_IN = 0.25  # more heading, for one more line
 _HEADING_CHARACTERS = 1780  # letters that fit across the picture, times their size in points
 _HEADING_FACTS = ("effective batch", "update", "samples/s", "peak memory", "regime")
 
@@ -63,14 +73,16 @@ def png(data: ReportData) -> bytes:
     """All figures under a heading with the answer, in the light colours."""
     found = drawings(data)
     rows = max(1, -(-len(found) // 2))
-    height = _PNG_HEAD_IN + _PNG_ROW_IN * rows if found else _PNG_HEAD_IN + 0.5
+    predicted = any(provenance_text(view.profile) for view in data.views)
+    head = _PNG_HEAD_IN + (_PNG_LINE_IN if predicted else 0.0)
+    height = head + _PNG_ROW_IN * rows if found else head + 0.5
     with figure_settings(LIGHT):
         figure = new_figure(_PNG_WIDTH_IN, height)
         figure.set_facecolor(LIGHT["surface"])
         engine = figure.get_layout_engine()
         assert engine is not None, "constrained layout is on in the settings"
         engine.set(  # type: ignore[call-arg]
-            rect=(0.01, 0.01, 0.98, 1 - _PNG_HEAD_IN / height), w_pad=0.15, h_pad=0.12
+            rect=(0.01, 0.01, 0.98, 1 - head / height), w_pad=0.15, h_pad=0.12
         )
         _heading(figure, data, height)
         for index, drawing in enumerate(found, start=1):
@@ -98,6 +110,8 @@ def _heading(figure: object, data: ReportData, height: float) -> None:
             lines.append((_fastest_text(data), 10.0, "normal", "soft"))
         else:
             lines.append((_fastest_text(data), 13.0, "bold", "accent"))
+    if provenance := "; ".join(t for v in data.views if (t := provenance_text(v.profile))):
+        lines.append((f"{provenance[0].upper()}{provenance[1:]}", 10.0, "bold", "edge"))
     if len(data.views) == 1:
         profile = data.views[0].profile
         about = f"{workload_text(profile.workload)} on {device_text(profile.device)}"
@@ -121,7 +135,12 @@ def _fastest_text(data: ReportData) -> str:
     for view in data.views:
         best = best_point(view.profile)
         label = f"{view.label}: " if len(data.views) > 1 else ""
-        if best is None or best.samples_per_s is None:
+        largest = largest_fitting(view.profile)
+        if best is None and largest is not None:
+            used = quantity_text(largest.device_used_bytes, format_bytes)
+            size = f"{largest.micro_batch_size:,}"
+            parts.append(f"{label}micro-batch {size} is the largest predicted that fits, {used}")
+        elif best is None or best.samples_per_s is None:
             parts.append(f"{label}no micro-batch size ran")
         else:
             rate = format_count(best.samples_per_s.value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bsprof.recommend.wording import rules_text
 from bsprof.records import Origin, Profile, Recommendation, Regime
 from bsprof.report.loading import loader_fact
 from bsprof.report.tables import Table, alternative_table, point_table
@@ -16,6 +17,7 @@ from bsprof.report.words import (
     device_text,
     has_unequal_pieces,
     joules,
+    largest_fitting,
     note_text,
     origin_text,
     pieces_text,
@@ -37,6 +39,7 @@ class Summary:
         reasons: Plain sentences that say why; empty for a profile.
         table: All points of a profile, or the plans of a recommendation.
         notes: Warnings and remarks, one line each.
+        more: Further tables.
     """
 
     title: str
@@ -44,6 +47,7 @@ class Summary:
     reasons: tuple[str, ...]
     table: Table
     notes: tuple[str, ...]
+    more: tuple[Table, ...] = ()
 
 
 def profile_summary(name: str, profile: Profile) -> Summary:
@@ -53,9 +57,17 @@ def profile_summary(name: str, profile: Profile) -> Summary:
         name: The profile's name in the store; empty when it has none.
         profile: The profile, whatever its state: without a usable point it says so.
     """
-    best = best_point(profile)
-    if best is None:
-        title = f"{profile.workload.model}: no micro-batch size ran"
+    best, largest = best_point(profile), largest_fitting(profile)
+    if best is None and largest is not None:
+        most = profile.max_micro_batch_size
+        size = size_range_text(most) if most else f"{largest.micro_batch_size:,}"
+        title = (
+            f"{profile.workload.model}: the largest micro-batch that fits is {size}; "
+            "no time is predicted"
+        )
+    elif best is None:
+        done = "fits" if profile.origin is Origin.PREDICTED else "ran"
+        title = f"{profile.workload.model}: no micro-batch size {done}"
     else:
         # Only a confirmed size was chosen under the tie rule; the other is plainly the fastest.
         found = "confirmed size" if best.confirmed else "fastest size"
@@ -98,6 +110,8 @@ def profile_facts(name: str, profile: Profile) -> tuple[tuple[str, str], ...]:
     device, facts = profile.device, profile.facts
     where = "predicted for" if profile.origin is Origin.PREDICTED else "device"
     lines = [("workload", workload_text(profile.workload)), (where, device_text(device))]
+    if rules := rules_text(profile):
+        lines.append(("with the rules of", rules))
     if facts is not None:
         lines.append(("parameters", f"{facts.parameter_count:,}"))
     lines.append(("points", counts_text(profile)))
@@ -145,7 +159,7 @@ def recommendation_facts(
         lines.append(("regime", f"{plan.regime} bound"))
     if recommendation.knee is not None:
         lines.append(("knee", size_range_text(recommendation.knee)))
-    lines.append(("checked", _checked_text(recommendation)))
+    lines.append(("checked", _checked_text(recommendation, profile)))
     if recommendation.profile:
         lines.append(("profile", recommendation.profile))
     return tuple(lines)
@@ -170,7 +184,10 @@ def _headroom_text(recommendation: Recommendation) -> str:
     return f"{format_bytes(recommendation.plan.headroom_bytes or 0)} free, {asked} asked"
 
 
-def _checked_text(recommendation: Recommendation) -> str:
+def _checked_text(recommendation: Recommendation, profile: Profile | None) -> str:
+    if profile is not None and profile.origin is Origin.PREDICTED:
+        how = ", between predicted sizes" if recommendation.plan.interpolated else ""
+        return f"no: predicted{how}, and not run"
     if recommendation.plan.confirmed:
         return "ran again in a fresh process and fitted"
     if recommendation.plan.interpolated:

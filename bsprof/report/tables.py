@@ -10,7 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from bsprof.records import Alternative, Plan, Point, Profile, Quantity, Recommendation, Regime
+from bsprof.records import (
+    Alternative,
+    Origin,
+    Plan,
+    Point,
+    Profile,
+    Quantity,
+    Recommendation,
+    Regime,
+)
+from bsprof.report.owners import owner_text, ranked_modules
 from bsprof.report.words import (
     PHASE_NAMES,
     failure_text,
@@ -65,15 +75,18 @@ def point_table(profile: Profile, chosen: int | None = None) -> Table:
         profile: The points, in their own order.
         chosen: The recommended micro-batch size, whose row stands out; None when there is none.
     """
+    shown = _POINT_COLUMNS
+    if profile.origin is Origin.PREDICTED:
+        shown = (*_POINT_COLUMNS[:-1], *_PREDICTED_COLUMNS, _POINT_COLUMNS[-1])
     rows = [
         Row(
-            cells=tuple(write(point) for _, write in _POINT_COLUMNS),
+            cells=tuple(write(point) for _, write in shown),
             emphasis=_emphasis(point, chosen),
         )
         for point in profile.points
     ]
     return _without_empty_columns(
-        "All points", tuple(column for column, _ in _POINT_COLUMNS), rows, keep=_ALWAYS_SHOWN
+        "All points", tuple(column for column, _ in shown), rows, keep=_ALWAYS_SHOWN
     )
 
 
@@ -177,6 +190,11 @@ def _regime(point: Point) -> str:
 
 def _phase(point: Point) -> str:
     return "" if point.peak_phase is None else PHASE_NAMES[point.peak_phase]
+
+
+def _top_module(point: Point) -> str:
+    ranked = ranked_modules(point)
+    return f"{ranked[0][0]} {format_bytes(ranked[0][1])}" if ranked else ""
 
 
 _ALWAYS_SHOWN = frozenset({"micro_batch_size", "status"})
@@ -315,6 +333,28 @@ _POINT_COLUMNS: tuple[tuple[Column, Callable[[Point], str]], ...] = (
         failure_text,
     ),
 )
+
+_PREDICTED_COLUMNS: tuple[tuple[Column, Callable[[Point], str]], ...] = (
+    (
+        Column(
+            key="owner",
+            title="held by",
+            meaning="The category with most live bytes at the peak, and its share of them.",
+            numeric=False,
+        ),
+        owner_text,
+    ),
+    (
+        Column(
+            key="top_module",
+            title="largest module",
+            meaning="The module that made most of what is live at the peak.",
+            numeric=False,
+        ),
+        _top_module,
+    ),
+)
+"""Before the reason, in profiles that were predicted."""
 
 _PLAN_COLUMNS: tuple[Column, ...] = (
     Column(key="micro_batch_size", title="micro-batch", meaning="The largest piece."),

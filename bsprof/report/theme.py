@@ -36,6 +36,8 @@ LIGHT: Colours = {
     "series4": "#eda100",
     "series5": "#e87ba4",
     "series6": "#4a3aa7",
+    "cached": "#cfccc0",
+    "outside": "#8f8c82",
 }
 DARK: Colours = {
     "page": "#0f0f0e",
@@ -54,6 +56,8 @@ DARK: Colours = {
     "series4": "#c98500",
     "series5": "#d55181",
     "series6": "#9085e9",
+    "cached": "#4d4b45",
+    "outside": "#7a776d",
 }
 TOKENS: Colours = {role: f"#0b5f{index:02x}" for index, role in enumerate(LIGHT)}
 
@@ -74,6 +78,7 @@ CATEGORY_ROLES: Mapping[Category, str] = {
     Category.GRADIENTS: "series3",
     Category.ACTIVATIONS: "series4",
     Category.TEMPORARIES: "series5",
+    Category.LIBRARIES: "series6",
 }
 
 _SETTINGS = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from bsprof.records import Point, PointStatus, Profile, Quantity, per_second
+from bsprof.records import Origin, Point, PointStatus, Profile, Quantity, per_second
 from bsprof.report.data import ProfileView, ReportData, SampledCurve
 from bsprof.report.panel import Panel, knee_text, legend_below, second_unit, size_axis
 from bsprof.report.theme import drawable_text, series_style
@@ -32,7 +32,9 @@ def rated_points(profile: Profile) -> list[tuple[Point, Quantity]]:
 
 
 def unmeasured_points(profile: Profile) -> list[Point]:
-    """Sizes that were tried and have no numbers."""
+    """Sizes that were tried and have no numbers; none where no time was to be known."""
+    if profile.origin is Origin.PREDICTED and not rated_points(profile):
+        return []
     return [p for p in profile.points if p.failure is not None or p.status is not PointStatus.OK]
 
 
@@ -178,7 +180,7 @@ def _flags(panel: Panel, data: ReportData, *, with_knee: bool) -> None:
 
 def _finish(panel: Panel, data: ReportData) -> None:
     if len(data.views) > 1:
-        profile_legend(panel, data.views)
+        profile_legend(panel, data.views, lambda view: bool(rated_points(view.profile)))
     panel.finish()
 
 
@@ -209,9 +211,13 @@ def _ring_between(
         panel.ring(size, value)
 
 
-def profile_legend(panel: Panel, views: Sequence[ProfileView]) -> None:
-    """One entry per profile."""
+def profile_legend(
+    panel: Panel, views: Sequence[ProfileView], is_shown: Callable[[ProfileView], bool]
+) -> None:
+    """One entry per profile that is shown."""
     for index, view in enumerate(views):
+        if not is_shown(view):
+            continue
         role, dash, marker = series_style(index)
         panel.axes.plot(
             [],

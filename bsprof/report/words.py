@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from bsprof.recommend.wording import plural
+from bsprof.recommend.wording import plural, rules_text
 from bsprof.records import (
     Category,
     DeviceSnapshot,
@@ -37,6 +37,7 @@ CATEGORY_NAMES: Mapping[Category, str] = {
     Category.GRADIENTS: "gradients",
     Category.ACTIVATIONS: "activations",
     Category.TEMPORARIES: "temporaries",
+    Category.LIBRARIES: "libraries",
 }
 """In the order they are stacked: what stays first, what comes and goes last."""
 
@@ -51,6 +52,11 @@ STATUS_NAMES: Mapping[PointStatus, str] = {
     PointStatus.SKIPPED: "skipped",
 }
 
+_FIT_COUNTS = {
+    "fits": "fit",
+    "fits only after a flush": "only after a flush",
+    "does not fit": "too large",
+}
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMGTP]iB\b|B\b|[mu]?s\b)")
 _SHOWN_SPREAD = 0.0005  # half widths below 0.05 % would be shown as 0.0 %
 
@@ -88,13 +94,20 @@ def size_range_text(quantity: Quantity) -> str:
 
 
 def status_text(point: Point) -> str:
-    """How a point ended, in words; says `at the edge` when it fits only after a cache flush."""
+    """How a point ended, in words; says `at the edge` when it fits only after a cache flush.
+
+    Of a predicted point: whether it fits.
+    """
     if point.status is PointStatus.OK:
+        if point.prediction is not None:
+            return "fits only after a flush" if point.alloc_retries else "fits"
         if point.alloc_retries:
             return "ok, at the edge"
         if point.confirmed:
             return "ok, confirmed"
         return "ok"
+    if point.prediction is not None and point.status is PointStatus.OOM:
+        return "does not fit"
     return STATUS_NAMES[point.status]
 
 
@@ -104,6 +117,8 @@ def failure_text(point: Point) -> str:
         return "fits only after a cache flush; never recommended" if point.alloc_retries else ""
     failure = point.failure
     parts = [failure.reason]
+    if point.prediction is not None:
+        return failure.reason
     if failure.requested_bytes:
         parts.append(f"asked for {format_bytes(failure.requested_bytes)}")
     if failure.location:
@@ -181,11 +196,27 @@ def origin_text(profile: Profile) -> str:
     return text if complete else f"{text}, not complete"
 
 
+def provenance_text(profile: Profile) -> str:
+    """Where predicted numbers come from, a sentence without a full stop; empty for measured ones.
+
+    `predicted for NVIDIA GeForce RTX 4090 with the rules of torch 2.13 and cuDNN 9; nothing was
+    run on it`.
+    """
+    if profile.origin is not Origin.PREDICTED:
+        return ""
+    where = profile.device.name or profile.device.kind
+    rules = rules_text(profile)
+    by = f" with the rules of {rules}" if rules else ""
+    return f"predicted for {where}{by}; nothing was run on it"
+
+
 def counts_text(profile: Profile) -> str:
     """How the points ended: `9 ok, 2 out of memory`."""
     counts: dict[str, int] = {}
     for point in profile.points:
         text = "at the edge" if point.alloc_retries else STATUS_NAMES[point.status]
+        if point.prediction is not None:
+            text = _FIT_COUNTS.get(status_text(point), text)
         counts[text] = counts.get(text, 0) + 1
     return ", ".join(f"{n} {text}" for text, n in counts.items()) or "none"
 
@@ -215,6 +246,14 @@ def best_point(profile: Profile) -> Point | None:
         key=lambda p: p.samples_per_s.value if p.samples_per_s else 0.0,
         default=None,
     )
+
+
+def largest_fitting(profile: Profile) -> Point | None:
+    """The largest size that fits without a cache flush, of a profile without times; else None."""
+    fitting = profile.ok_points()
+    if profile.origin is not Origin.PREDICTED or any(p.micro_step_s for p in fitting):
+        return None
+    return max(fitting, key=lambda p: p.micro_batch_size, default=None)
 
 
 def environment_rows(profile: Profile) -> tuple[tuple[str, str], ...]:

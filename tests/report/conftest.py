@@ -10,6 +10,7 @@ import pytest
 from bsprof.records import (
     Alternative,
     Category,
+    Change,
     DevicePeaks,
     DeviceSnapshot,
     Environment,
@@ -18,15 +19,21 @@ from bsprof.records import (
     Note,
     Origin,
     Phase,
+    Place,
     Plan,
     Point,
+    PointPrediction,
     PointStatus,
+    Prediction,
     Profile,
     Quantity,
     RankPieces,
     Recommendation,
     Regime,
+    Stage,
     Target,
+    Term,
+    Timeline,
     Timing,
     WorkloadFacts,
     WorkloadSpec,
@@ -37,6 +44,7 @@ MIB = 2**20
 GIB = 2**30
 WEIGHTS = 14 * MIB
 LIMIT = 3 * GIB
+CARD_LIMIT = 2080 * MIB
 NOISE = (0.991, 1.004, 0.998, 1.007, 0.995, 1.001, 1.003, 0.996, 1.000)
 
 
@@ -172,6 +180,137 @@ def make_profile(
     )
 
 
+def make_timeline(size: int) -> Timeline:
+    """A first micro-step, one that accumulates, and the optimizer step; the peak in the second."""
+    ramp = [*range(21), *range(19, -1, -2)]  # forward, then backward
+    steps = 10
+    activations = [*(r * size * MIB for r in ramp), *(r * size * MIB for r in ramp), *([0] * steps)]
+    count = len(activations)
+    grown = [0] * 21 + [WEIGHTS * (i + 1) // 10 for i in range(10)] + [WEIGHTS] * (count - 31)
+    return Timeline(
+        positions=tuple(7 * i for i in range(count)),
+        bytes_by_category={
+            Category.WEIGHTS: (WEIGHTS,) * count,
+            Category.OPTIMIZER_STATE: (2 * WEIGHTS,) * count,
+            Category.GRADIENTS: tuple(grown),
+            Category.ACTIVATIONS: tuple(activations),
+            Category.LIBRARIES: (8 * MIB,) * count,
+        },
+        reserved_bytes=tuple(max(activations[: i + 1]) + 6 * WEIGHTS for i in range(count)),
+        stages=(
+            Stage(sample=0, phase=Phase.FORWARD_BACKWARD, micro_step=0),
+            Stage(sample=21, phase=Phase.FORWARD_BACKWARD, micro_step=0, backward=True),
+            Stage(sample=31, phase=Phase.ACCUMULATION, micro_step=1),
+            Stage(sample=52, phase=Phase.ACCUMULATION, micro_step=1, backward=True),
+            Stage(sample=62, phase=Phase.OPTIMIZER_STEP),
+        ),
+        peak=51,
+    )
+
+
+def make_predicted_point(size: int, *, draw: bool = False, flush: bool = False) -> Point:
+    """Memory of a small GPT on a card: no times, an interval of 3 %, fits up to 2 GiB."""
+    point = make_ok_point(size, with_peaks=False)
+    assert point.device_used_bytes is not None
+    used = CARD_LIMIT if flush else point.device_used_bytes.value + 500 * MIB
+    fits = used <= CARD_LIMIT
+    reserved = used - 450 * MIB
+    category = {**point.peak_by_category_bytes, Category.LIBRARIES: 8 * MIB}
+    phases = {} if point.memory is None else point.memory.device_used_by_phase_bytes
+    return replace(
+        point,
+        status=PointStatus.OK if fits else PointStatus.OOM,
+        micro_step_s=None,
+        optimizer_step_s=None,
+        samples_per_s=None,
+        arithmetic_intensity=None,
+        timing=None,
+        micro_steps_run=0,
+        observed_micro_batch_size=None,
+        confirmed=False,
+        alloc_retries=int(flush),
+        device_used_bytes=around(used, 0.03),
+        peak_reserved_bytes=around(reserved, 0.02),
+        peak_allocated_bytes=around(sum(category.values()), 0.01),
+        peak_by_category_bytes=category,
+        memory=MemoryPeaks(
+            resident_bytes=3 * WEIGHTS,
+            allocated_by_phase_bytes={p: b - 90 * MIB for p, b in phases.items()},
+            device_used_by_phase_bytes={p: b + 500 * MIB for p, b in phases.items()},
+            updates=2,
+        ),
+        failure=None
+        if fits
+        else Failure(reason="would need more than is usable", phase="accumulation"),
+        prediction=PointPrediction(
+            top_modules={
+                "blocks.11.mlp.up": size * 9 * MIB,
+                "blocks.11.attention.query_key_value_projection": size * 7 * MIB,
+                "head": size * 5 * MIB,
+                "": 3 * MIB,
+            },
+            terms=(
+                Term(
+                    name="convolution workspace",
+                    bytes=Quantity(value=size * MIB, low=0, high=2 * size * MIB),
+                    place=Place.ALLOCATOR,
+                    source="the least that its algorithms need",
+                ),
+            ),
+            timeline=make_timeline(size) if draw else None,
+        ),
+    )
+
+
+def make_predicted(
+    sizes: Sequence[int] = (1, 2, 4, 8, 16, 32, 35, 38, 40), flushed: Sequence[int] = (38,)
+) -> Profile:
+    """A prediction for a card of 2 GiB: up to 35 fits, 38 only after a flush, 40 does not."""
+    fits = [b for b in sizes if b <= 35]
+    points = [
+        make_predicted_point(b, draw=b == max(fits, default=min(sizes)), flush=b in flushed)
+        for b in sizes
+    ]
+    return replace(
+        make_profile(failed=()),
+        origin=Origin.PREDICTED,
+        device=DeviceSnapshot(
+            kind="cuda",
+            name="NVIDIA GeForce RTX 4090",
+            capacity_bytes=CARD_LIMIT + 400 * MIB,
+            usable_bytes=CARD_LIMIT,
+            limit_source="catalogue",
+            compute_units=128,
+        ),
+        peaks=None,
+        points=tuple(points),
+        max_micro_batch_size=Quantity(value=35, low=34, high=37) if fits else None,
+        duration_s=1.7,
+        prediction=Prediction(
+            device="rtx-4090",
+            software={"torch": "2.13", "cudnn": "9", "cuda": "12.8"},
+            terms=(
+                Term(
+                    name="CUDA context",
+                    bytes=around(450 * MIB, 0.2),
+                    place=Place.OUTSIDE,
+                    source="own measurements of an idle process",
+                ),
+            ),
+            changes=(
+                Change(
+                    name="full activation checkpointing",
+                    options=("--activation-checkpointing", "full"),
+                    micro_batch_size=40,
+                    device_used_bytes=around(900 * MIB, 0.03),
+                    saved_bytes=around(1200 * MIB, 0.03),
+                    fits=True,
+                ),
+            ),
+        ),
+    )
+
+
 def make_plan(size: int, target: int, ranks: int = 1) -> Plan:
     share = target // ranks
     pieces = (*((size,) * (share // size)), *((share % size,) if share % size else ()))
@@ -224,6 +363,17 @@ def make_recommendation(
 def profile() -> Profile:
     """A complete sweep: eight sizes, two too big, peaks, categories."""
     return make_profile()
+
+
+@pytest.fixture
+def predicted() -> Profile:
+    """Memory alone, predicted: no times."""
+    return make_predicted()
+
+
+@pytest.fixture
+def predicted_of() -> Callable[..., Profile]:
+    return make_predicted
 
 
 @pytest.fixture

@@ -1,0 +1,33 @@
+"""Who holds the bytes of a point's peak: categories and modules; pure Python."""
+
+from __future__ import annotations
+
+from bsprof.records import Point
+from bsprof.report.words import CATEGORY_NAMES
+from bsprof.units import format_share
+
+NO_MODULE = "(no module)"
+
+
+def owner_text(point: Point) -> str:
+    """Which category holds most of the live bytes at the peak: `activations 61 %`."""
+    held = point.peak_by_category_bytes
+    total = sum(held.values())
+    if not total:
+        return ""
+    category = max(held, key=lambda c: held[c])
+    return f"{CATEGORY_NAMES[category]} {format_share(held[category] / total)}"
+
+
+def ranked_modules(point: Point) -> list[tuple[str, int]]:
+    """Modules and their bytes at the peak, the largest first."""
+    modules = {} if point.prediction is None else point.prediction.top_modules
+    ranked = sorted(modules.items(), key=lambda item: (-item[1], item[0]))
+    return [(name or NO_MODULE, held) for name, held in ranked if held > 0]
+
+
+def live_bytes(point: Point) -> float:
+    """Bytes that are live at the allocated peak."""
+    if point.peak_allocated_bytes is not None:
+        return point.peak_allocated_bytes.value
+    return float(sum(point.peak_by_category_bytes.values()))
