@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,6 +33,30 @@ BY_NUMBER = {
     3: AttentionBackend.CUDNN,
 }
 """`torch.nn.attention.SDPBackend`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What decides on a kernel, save for the device; `attention_backend` says what each is."""
+
+    call: AttentionCall
+    allowed: tuple[AttentionBackend, ...]
+    order: tuple[AttentionBackend, ...] | None
+
+    def answer(self, target: TraceTarget) -> AttentionBackend:
+        """The kernel on a device; raises `RuntimeError` where none can run."""
+        return attention_backend(
+            self.call,
+            target.compute_capability,
+            target.software,
+            allowed=self.allowed,
+            order=self.order,
+        )
+
+
+ASKED: set[Question] = set()
+"""What was asked in this process since it was last emptied; devices whose answers to all of it are
+the same share a trace."""
 
 
 def allowed_backends() -> tuple[AttentionBackend, ...]:
@@ -130,13 +155,10 @@ def _attention(target: TraceTarget, usual: list[int]) -> Kernel:
     ) -> torch.Tensor:
         call = _call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         order = priorities()
-        backend = attention_backend(
-            call,
-            target.compute_capability,
-            target.software,
-            allowed=allowed_backends(),
-            order=None if order == usual else [BY_NUMBER[n] for n in order if n in BY_NUMBER],
-        )
+        own = None if order == usual else tuple(BY_NUMBER[n] for n in order if n in BY_NUMBER)
+        question = Question(call=call, allowed=allowed_backends(), order=own)
+        ASKED.add(question)
+        backend = question.answer(target)
         mask = _additive(attn_mask, query.dtype)
         if backend is AttentionBackend.MATH:
             out: torch.Tensor = aten._scaled_dot_product_attention_math(

@@ -5,7 +5,7 @@
   (`rms_norm_symint` in `aten/src/ATen/native/layer_norm.cpp`).
 - Group norm copies an input in `channels_last`, which the CPU's kernel takes as it is
   (`aten/src/ATen/native/group_norm.cpp`).
-- Layer norm and batch norm need nothing here: cuDNN's batch norm keeps a mean and a variance of
+- Batch norm needs nothing here: cuDNN's keeps a mean and a variance of
   each channel, as the CPU's does. Its reserve space, which a trace does not show, is taken as
   empty (unverified; it holds the mask of an activation fused into it, which torch never asks for).
 """

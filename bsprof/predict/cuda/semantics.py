@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from bsprof.predict.cuda import dropout, norms, recurrent, softmax
+from bsprof.predict.cuda import copies, dropout, norms, recurrent, softmax
 from bsprof.predict.cuda.attention_kernels import cuda_attention
 from bsprof.predict.cuda.autocast import cuda_autocast
 from bsprof.predict.cuda.multi_tensor import cuda_multi_tensor
@@ -20,11 +20,12 @@ from bsprof.predict.target import Semantics, TraceTarget
 
 def kernel_tables(target: TraceTarget) -> dict[str, dict[str, Kernel]]:
     """Kernels by dispatch key, without those of attention and autocast."""
-    composite = dropout.KERNELS | softmax.KERNELS | recurrent.LAYERS
+    composite = dropout.KERNELS | softmax.KERNELS | recurrent.LAYERS | copies.COMPOSITE_KERNELS
     return {
         COMPOSITE: composite | norms.composite_kernels(target.software),
         "CPU": norms.cpu_kernels(target.software),
         "Meta": recurrent.SHAPES,
+        copies.AUTOGRAD: copies.backward_kernels(),
     }
 
 

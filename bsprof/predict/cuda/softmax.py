@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from bsprof.predict.cuda.copies import contiguous_copy
 from bsprof.predict.cuda.overrides import Kernel
 
 aten = torch.ops.aten
@@ -16,9 +17,13 @@ aten = torch.ops.aten
 
 def _converting(call: Any) -> Kernel:
     def kernel(tensor: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
-        if tensor.dtype == torch.float16 and dtype == torch.float32:
-            return call(tensor, dim, True)
-        return call(tensor if dtype is None else tensor.to(dtype), dim, False)
+        converting = tensor.dtype == torch.float16 and dtype == torch.float32
+        if not converting and dtype is not None:
+            tensor = tensor.to(dtype)
+        copy = contiguous_copy(tensor)  # `host_softmax` in `native/cuda/SoftMax.cu`
+        out = call(tensor, dim, converting)
+        del copy
+        return out
 
     return kernel
 
