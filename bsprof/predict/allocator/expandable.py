@@ -83,6 +83,10 @@ class ExpandableSegments:
                 block = block.after
             if room >= size:
                 return first
+        return self.reserve(pool)
+
+    def reserve(self, pool: Pool) -> Block:
+        """A new segment without a page."""
         page = self._page(pool)
         total = -(-self._address_bytes // page) * page
         address = self._allocator.driver.reserve_addresses(total)

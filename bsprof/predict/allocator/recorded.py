@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -13,12 +13,19 @@ from bsprof.predict.allocator.blocks import Block, Pool
 from bsprof.predict.allocator.caching import CachingAllocator, DeviceOutOfMemory
 from bsprof.predict.allocator.driver import Driver
 from bsprof.predict.allocator.recording import Entry
-from bsprof.predict.allocator.rules import AllocatorRules
+from bsprof.predict.allocator.rules import SMALL_BYTES, AllocatorRules
 from bsprof.predict.allocator.snapshot import RecordedBlock, Snapshot
 
 GRANTS = ("segment_alloc", "segment_map")
 RELEASES = ("segment_free", "segment_unmap")
 DEFAULT_POOL = (0, 0)
+
+READINGS = ("late ones in the flush", "all in the flush", "all before the search")
+"""What frees that are completed just before a request may mean, likeliest first after a flush.
+
+A request first frees what other streams are done with, and its flush waits for all of the rest;
+a record does not tell where between them the search was, nor of a flush that releases nothing.
+"""
 
 Change = tuple[str, int, int, int]
 """A segment that came or went: action, address, size, stream."""
@@ -96,9 +103,21 @@ def replay_snapshot(
             f"cannot replay the history of device {device}",
             found=f"a snapshot of {len(snapshot.histories)} device(s)",
         )
-    follower = _Follower(rules, device_bytes)
     history = snapshot.histories[device]
+    readings: dict[int, int] = {}
+    follower = _Follower(rules, device_bytes, readings)
     difference = follower.follow(history)
+    first = difference
+    while difference is not None and follower.ambiguous == difference.entry:
+        reading = readings.get(difference.entry, 0) + 1
+        if reading == len(READINGS):
+            difference = first
+            break
+        if reading == 1:
+            first = difference
+        readings[difference.entry] = reading
+        follower = _Follower(rules, device_bytes, readings)
+        difference = follower.follow(history)
     notes: list[str] = []
     if follower.skipped:
         notes.append(f"{follower.skipped} entries of other memory pools (CUDA graphs) left out")
@@ -149,27 +168,51 @@ class _RecordedDriver(Driver):
 
 
 class _FollowingAllocator(CachingAllocator):
-    """Can be told that the search for a free block came to nothing."""
-
-    finds = True
+    """Can be asked beforehand whether a free block serves a request."""
 
     def __init__(self, rules: AllocatorRules, **options: Any) -> None:
         super().__init__(rules, **options)
         self._searches_plainly = False
 
-    def _search(self, pool: Pool, size: int) -> Block | None:
-        block = super()._search(pool, size)
-        if block is not None and not self.finds:
+    def finds(self, requested_bytes: int, stream: int) -> bool:
+        """Whether a request would be served without the driver."""
+        size = self.rules.block_bytes(requested_bytes)
+        pool = (self._small if size <= SMALL_BYTES else self._large).get(stream)
+        if pool is None:
+            return False
+        searches = self.large_searches
+        block = self._search(pool, size)
+        self.large_searches = searches
+        if block is not None:
+            born = block.born
             pool.insert(block)
-            return None
-        return block
+            block.born = born
+        return block is not None
 
-    def forget_unmapped(self) -> None:
-        """Drops segments without a page: a record shows where they lie once one is mapped."""
+    def place_unmapped(self, requested_bytes: int, stream: int, grants: Sequence[Entry]) -> None:
+        """Puts expandable segments that have no page yet where the record has them.
+
+        It shows that only when the first page is mapped.
+        """
+        if self._expandable is None:
+            return
         for address, block in tuple(self.segments.items()):
             if not block.mapped and not block.is_split:
                 del self.segments[address]
                 block.pool.unmapped.remove(block)
+        if not grants or self.is_known(grants[0].address, mapped=False):
+            return
+        is_small = self.rules.block_bytes(requested_bytes) <= SMALL_BYTES
+        pools = self._small if is_small else self._large
+        self._expandable.reserve(pools.setdefault(stream, Pool(is_small=is_small, stream=stream)))
+
+    def is_known(self, address: int, *, mapped: bool = True) -> bool:
+        """Whether an address lies in a block (with memory behind it) of some segment."""
+        return any(
+            block.address <= address < block.address + block.size
+            for block in self.blocks()
+            if block.mapped or not mapped
+        )
 
 
 class _Parted(Exception):
@@ -182,7 +225,11 @@ class _Parted(Exception):
 class _Follower:
     """Goes along a history, one entry at a time."""
 
-    def __init__(self, rules: AllocatorRules, device_bytes: int | None) -> None:
+    def __init__(
+        self, rules: AllocatorRules, device_bytes: int | None, readings: Mapping[int, int]
+    ) -> None:
+        self.readings = readings
+        self.ambiguous = -1
         self.driver = _RecordedDriver()
         self.told: list[Change] = []
         self.allocator = _FollowingAllocator(
@@ -191,7 +238,7 @@ class _Follower:
         self.held: dict[int, Block] = {}
         self.waiting: dict[int, Block] = {}
         self.pending: list[Entry] = []
-        self.late = False
+        self.completed: list[tuple[Block, bool]] = []
         self.segments = 0
         self.allocations = 0
         self.skipped = 0
@@ -201,14 +248,15 @@ class _Follower:
         previous: Entry | None = None
         number = 0
         try:
-            for number, entry in enumerate(history):  # noqa: B007 - told when they part
+            for number, entry in enumerate(history):
                 if entry.pool != DEFAULT_POOL:
                     self.skipped += 1
                     continue
-                self._step(entry, previous)
+                self._step(number, entry, previous)
                 previous = entry
             number = len(history)
             self._empty_cache()
+            self._complete()
         except _Parted as parted:
             return Difference(entry=number, recorded=parted.recorded, replayed=parted.replayed)
         return None
@@ -232,23 +280,22 @@ class _Follower:
         if action in RELEASES:
             self.driver.released()
 
-    def _step(self, entry: Entry, previous: Entry | None) -> None:
+    def _step(self, number: int, entry: Entry, previous: Entry | None) -> None:
         if entry.action in GRANTS or entry.action in RELEASES:
             self.pending.append(entry)
         elif entry.action == "free_completed":
             block = self.waiting.pop(entry.address, None)
             if block is None:
                 raise _incomplete(entry)
-            self.allocator.complete(block)
-            # A free that nothing waits for is completed at once; others when a request looks
-            # for such blocks, or inside its flush.
-            self.late |= previous is None or (
-                (previous.action, previous.address) != ("free_requested", entry.address)
+            at_once = previous is not None and (
+                (previous.action, previous.address) == ("free_requested", entry.address)
             )
+            self.completed.append((block, at_once))
         elif entry.action in ("alloc", "oom"):
-            self._request(entry)
+            self._request(number, entry)
         else:
             self._empty_cache()
+            self._complete()
             if entry.action == "free_requested":
                 block = self.held.pop(entry.address, None)
                 if block is None:
@@ -256,36 +303,50 @@ class _Follower:
                 self.waiting[entry.address] = block
                 self.allocator.free_later(block)
 
-    def _request(self, entry: Entry) -> None:
+    def _request(self, number: int, entry: Entry) -> None:
         """One request, with the segments that came and went for it."""
-        rules = self.allocator.rules
-        granted = any(change.action in GRANTS for change in self.pending)
-        in_part = (
-            rules.max_split_bytes is not None or rules.garbage_collection_threshold is not None
-        )
-        if not in_part or (entry.action == "alloc" and not granted):
-            # A flush inside the request and `empty_cache` just before it come to the same.
+        actions = {change.action for change in self.pending}
+        flushed = entry.action == "oom" or not actions.isdisjoint(RELEASES)
+        self._read_completed(number, flushed=flushed)
+        if flushed and self.allocator.finds(entry.size, entry.stream):
+            # A request that finds a block flushes nothing: the program did, just before.
             self._empty_cache()
         expected, self.pending = self.pending, []
-        # Blocks that a flush waited for are free now, and were not when the search was made.
-        self.allocator.finds = not (self.late and (granted or entry.action == "oom"))
-        self.late = False
-        self.allocator.forget_unmapped()
         self.driver.expected = deque(expected)
+        grants = [change for change in expected if change.action in GRANTS]
+        self.allocator.place_unmapped(entry.size, entry.stream, grants)
         try:
             block = self.allocator.allocate(entry.size, entry.stream)
         except DeviceOutOfMemory:
             self._compare(expected)
             if entry.action == "alloc":
                 raise self._unlike(entry, "no free block and no segment for it") from None
+            self._complete()
             return
         self._compare(expected)
+        self._complete()
         if entry.action == "oom":
             raise _Parted(_text(entry), f"block at {block.address:#x}")
         if block.address != entry.address:
             raise self._unlike(entry, f"block at {block.address:#x}")
         self.held[block.address] = block
         self.allocations += 1
+
+    def _complete(self) -> None:
+        """Frees what other streams are done with; a flush may have done so before."""
+        for block, _ in self.completed:
+            self.allocator.complete(block)
+        self.completed = []
+
+    def _read_completed(self, number: int, *, flushed: bool) -> None:
+        """Frees what was free before the search; the flush of the request does the rest."""
+        if self.completed:
+            self.ambiguous = number
+        readings = READINGS if flushed else tuple(reversed(READINGS))
+        reading = readings[self.readings.get(number, 0)]
+        for block, at_once in self.completed:
+            if reading == "all before the search" or (at_once and reading != "all in the flush"):
+                self.allocator.complete(block)
 
     def _empty_cache(self) -> None:
         """What releases are pending before anything is granted: all that can be released is."""
@@ -309,11 +370,7 @@ class _Follower:
 
     def _unlike(self, entry: Entry, replayed: str) -> Exception:
         """A difference, or a block of a segment that the history does not show."""
-        known = any(
-            block.address <= entry.address < block.address + block.size
-            for block in self.allocator.blocks()
-            if block.mapped
-        )
+        known = self.allocator.is_known(entry.address)
         return _Parted(_text(entry), replayed) if known else _incomplete(entry)
 
 
