@@ -274,8 +274,6 @@ def command(
         loader=loader,
     )
     refuse_contradictions(plan)
-    if loader is not None:
-        parse_loader(loader)
     resume, force = resume and "resume" not in lost, force and "force" not in lost
     wanted = predicting.wanted(device or ["auto"], predict=predict)
     if wanted.is_prediction:
@@ -298,6 +296,8 @@ def command(
         )
         return
     predicting.refuse_predicting_options(ctx)
+    if loader is not None:
+        parse_loader(loader)
     measuring.run(
         terminal,
         spec,

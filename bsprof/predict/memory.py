@@ -120,7 +120,6 @@ class MemoryModel:
         flushes = verdict is Verdict.FITS_AFTER_FLUSH
         most = float(usable) if flushes else float("inf")
         outside = outside_bytes(self.outside, NOMINAL)
-        _, insertions = self._run(micro_batch_size, NOMINAL)
         tuning = self.conditions.cudnn_benchmark
         first = self._unlimited(micro_batch_size, NOMINAL, tuning=tuning)
         return MemoryPrediction(
@@ -167,7 +166,7 @@ class MemoryModel:
             requested_bytes=refused.requested_bytes if refused else None,
             refused_by=refused.module if refused else "",
             refused_in=refused.mark.phase if refused and refused.mark else None,
-            terms=(*self.outside, *terms_of(insertions)),
+            terms=(*self.outside, *self._library_terms(micro_batch_size)),
             replay=nominal,
         )
 
@@ -189,9 +188,12 @@ class MemoryModel:
             fits = any(self._fits(micro_batch_size, v, need) for v in self._distinct(need))
         if fits:
             return Verdict.FITS
-        smallest = self._limited(micro_batch_size, _at_end(SMALLEST, need), need).verdict
-        if smallest is Verdict.OUT_OF_MEMORY:
-            return smallest
+        smallest = _at_end(SMALLEST, need)
+        least = self._unlimited(micro_batch_size, smallest).peak_allocated_bytes
+        if least > self._capacity(smallest, need):
+            return Verdict.OUT_OF_MEMORY  # not even what is live together fits
+        if self._limited(micro_batch_size, smallest, need).verdict is Verdict.OUT_OF_MEMORY:
+            return Verdict.OUT_OF_MEMORY
         return Verdict.FITS_AFTER_FLUSH
 
     def fits(self, micro_batch_size: int, need: End = End.NOMINAL) -> bool:
@@ -220,8 +222,11 @@ class MemoryModel:
 
     def _fits(self, micro_batch_size: int, variant: Variant, need: End) -> bool:
         needed = self._unlimited(micro_batch_size, variant)
-        if needed.peak_reserved_bytes <= self._capacity(variant, need):
+        capacity = self._capacity(variant, need)
+        if needed.peak_reserved_bytes <= capacity:
             return True
+        if needed.peak_allocated_bytes > capacity:
+            return False
         return self._limited(micro_batch_size, variant, need).verdict is Verdict.FITS
 
     def _capacity(self, variant: Variant, need: End) -> int:
@@ -245,20 +250,30 @@ class MemoryModel:
     ) -> tuple[Stream, Insertions]:
         """A size's stream, and all that is inserted into it."""
         stream, own = self._parallelised(micro_batch_size)
+        return stream, (*own, *self._libraries(micro_batch_size, variant, tuning=tuning))
+
+    def _libraries(
+        self, micro_batch_size: int, variant: Variant, *, tuning: bool = False
+    ) -> Insertions:
+        """What libraries insert into a size's stream."""
         given = self.conditions
         key = (micro_batch_size, _without_outside(variant), tuning)
         inserted = self._inserted.get(key)
         if inserted is None:
             found = library_insertions(
-                stream,
+                self._parallelised(micro_batch_size)[0],
                 given.device,
                 given.software,
                 variant,
                 cudnn_benchmark=tuning,
                 precision=given.precision,
             )
-            inserted = self._inserted[key] = (*own, *found)
-        return stream, inserted
+            inserted = self._inserted[key] = tuple(found)
+        return inserted
+
+    def _library_terms(self, micro_batch_size: int) -> tuple[Term, ...]:
+        nominal, *others = (self._libraries(micro_batch_size, v) for v in VARIANTS)
+        return terms_of(nominal, others)
 
     def _parallelised(self, micro_batch_size: int) -> tuple[Stream, Insertions]:
         """The stream of one rank, and what communication adds to it."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from bsprof.measure.answering import describe
 from bsprof.measure.devices.select import open_device
+from bsprof.predict.cuda.attention_kernels import ASKED
 from bsprof.predict.target import Protocol, TraceTarget
 from bsprof.predict.trace.run import Tracer
 from bsprof.predict.trace.serial import stream_to_json
@@ -44,15 +45,17 @@ class Session:
     def _trace(self, request: dict[str, Any]) -> dict[str, Any]:
         """The stream of one micro-batch size."""
         asked = {name: request[name] for name in ("workload", "target")}
+        target = from_json(TraceTarget, request["target"])
         if self._tracer is None or asked != self._asked:
             self._beat("build")
             self._tracer = None  # the memory of one model returns before the next is built
             self._tracer = Tracer(
                 from_json(WorkloadSpec, asked["workload"]),
-                from_json(TraceTarget, asked["target"]),
+                target,
             )
             self._asked = asked
         self._beat("trace")
+        ASKED.clear()
         protocol = from_json(Protocol, request["protocol"])
         traced = self._tracer.trace(int(request["micro_batch_size"]), protocol)
         return {
@@ -60,9 +63,23 @@ class Session:
             "facts": to_json(traced.facts),
             "notes": to_json(traced.notes),
             "key": to_json(traced.key),
+            "shared": [_agree(target, from_json(TraceTarget, o)) for o in request["others"]],
         }
 
     def _device(self, request: dict[str, Any]) -> dict[str, Any]:
         """What a device of this machine says of itself; nothing is allocated on it."""
         self._beat("probe")
         return {"device": to_json(open_device(request["device"]).snapshot())}
+
+
+def _agree(one: TraceTarget, other: TraceTarget) -> bool:
+    """Whether another device would have run the operators that were just traced for one.
+
+    Compute capability decides on the kernels of attention and on nothing else that is traced.
+    """
+    if (one.semantics, one.software) != (other.semantics, other.software):
+        return False
+    try:
+        return all(question.answer(one) is question.answer(other) for question in ASKED)
+    except RuntimeError:  # no kernel of the other runs it: its own trace says so
+        return False

@@ -1,4 +1,4 @@
-"""What of a device decides a trace: devices that agree share one."""
+"""What of a device decides a trace."""
 
 from __future__ import annotations
 

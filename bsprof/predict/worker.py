@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class TracedSize:
     """What a worker found at one micro-batch size.
 
     Attributes:
+        shared_by: Further targets that run the same operators.
         seconds: The worker's time for it, with building the workload where that was not done yet.
     """
 
@@ -38,27 +39,25 @@ class TracedSize:
     facts: WorkloadFacts
     key: WorkloadKey
     notes: tuple[Note, ...]
+    shared_by: tuple[TraceTarget, ...] = ()
     seconds: float
 
 
 class TraceWorker:
-    """One worker that traces, started when it is first asked and replaced after trouble.
+    """One worker that traces, started when it is first asked and replaced when it has died.
 
     Use as a context manager.
 
     Args:
         limits: Seconds that each phase may last.
+
+    Attributes:
         on_phase: Called with the name of each phase that the worker enters.
     """
 
-    def __init__(
-        self,
-        *,
-        limits: PhaseLimits | None = None,
-        on_phase: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, *, limits: PhaseLimits | None = None) -> None:
+        self.on_phase: Callable[[str], None] = lambda _phase: None
         self._limits = limits
-        self._on_phase = on_phase
         self._worker: Worker | None = None
 
     def __enter__(self) -> TraceWorker:
@@ -68,15 +67,25 @@ class TraceWorker:
         self._end()
 
     def trace(
-        self, spec: WorkloadSpec, micro_batch_size: int, target: TraceTarget, protocol: Protocol
+        self,
+        spec: WorkloadSpec,
+        micro_batch_size: int,
+        target: TraceTarget,
+        protocol: Protocol,
+        others: Sequence[TraceTarget] = (),
     ) -> TracedSize | Trouble:
-        """One size, or why it could not be traced."""
+        """One size, or why it could not be traced.
+
+        Args:
+            others: Further targets, of which the answer says whether they share the trace.
+        """
         answer = self._ask(
             {
                 "type": "trace",
                 "workload": to_json(spec),
                 "target": to_json(target),
                 "protocol": to_json(protocol),
+                "others": [to_json(other) for other in others],
                 "micro_batch_size": micro_batch_size,
             }
         )
@@ -87,6 +96,9 @@ class TraceWorker:
             facts=from_json(WorkloadFacts, answer["facts"]),
             key=from_json(WorkloadKey, answer["key"]),
             notes=tuple(from_json(Note, note) for note in answer["notes"]),
+            shared_by=tuple(
+                other for other, shared in zip(others, answer["shared"], strict=True) if shared
+            ),
             seconds=float(answer["seconds"]),
         )
 
@@ -99,10 +111,12 @@ class TraceWorker:
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any] | Trouble:
         if self._worker is None:
-            self._worker = Worker(session=SESSION, limits=self._limits, on_phase=self._on_phase)
+            self._worker = Worker(
+                session=SESSION, limits=self._limits, on_phase=lambda phase: self.on_phase(phase)
+            )
         answer = answer_of(self._worker, message)
-        if isinstance(answer, Trouble):
-            self._end()
+        if isinstance(answer, Trouble) and answer.failure.exit_status is not None:
+            self._end()  # it died, or was ended; one that answers with an error goes on
         return answer
 
     def _end(self) -> None:

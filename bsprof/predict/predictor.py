@@ -1,0 +1,169 @@
+"""Predicts one workload on several devices: traces it as rarely as is exact, then asks each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from bsprof.measure.events import EventKind, Listener, SweepEvent
+from bsprof.measure.telling import point_line
+from bsprof.predict.allocator import AllocatorRules
+from bsprof.predict.forecast import Forecast
+from bsprof.predict.memory import MemoryModel
+from bsprof.predict.profiles import Answer, predicted_profile
+from bsprof.predict.replays import Replays
+from bsprof.predict.room import Conditions
+from bsprof.predict.stream import Stream
+from bsprof.predict.target import Protocol, TraceTarget
+from bsprof.predict.targets import trace_target
+from bsprof.predict.traces import Traces
+from bsprof.predict.whatif import StreamOf, changes_for
+from bsprof.predict.worker import TraceWorker
+from bsprof.records import Change, Point, Profile, SweepPlan, WorkloadSpec
+from bsprof.units import format_bytes, format_count, format_seconds
+
+
+class Predictor:
+    """Predicts profiles of one workload.
+
+    Args:
+        worker: Traces.
+        spec: The workload.
+        plan: What to try.
+        conditions: Of all devices, of one software and one way of running.
+        listener: Called as it goes on.
+    """
+
+    def __init__(
+        self,
+        worker: TraceWorker,
+        spec: WorkloadSpec,
+        plan: SweepPlan,
+        conditions: Sequence[Conditions],
+        listener: Listener | None = None,
+    ) -> None:
+        self._worker = worker
+        self._spec = spec
+        self._plan = plan
+        self._listener = listener or (lambda _event: None)
+        self._targets = tuple(
+            dict.fromkeys(trace_target(given.device, given.software) for given in conditions)
+        )
+        self._traced: list[tuple[Traces, Replays]] = []
+        self._started = time.monotonic()
+        self._done = 0
+        worker.on_phase = lambda phase: self._say("phase", phase)
+
+    def profile(self, conditions: Conditions) -> Profile:
+        """The profile of one device.
+
+        Raises:
+            BsprofError: the workload cannot be traced.
+        """
+        began = time.monotonic()
+        created_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        target = trace_target(conditions.device, conditions.software)
+        traces, replays = self._traces_for(target, conditions)
+        self._say_start(conditions, traces)
+        cap = self._cap(traces.facts.dataset_size)
+        model = MemoryModel(traces.at, conditions, replays)
+        forecast = Forecast(model, smallest=traces.smallest(cap), cap=cap)
+        explicit = self._plan.micro_batch_sizes
+        # Looking for it among sizes that nobody asked for is not worth a trace of each.
+        largest = forecast.largest() if traces.scales or not explicit else None
+        sizes = tuple(sorted(explicit)) or forecast.sizes(largest)
+        points = forecast.points(sizes, largest, on_point=self._say_point)
+        answer = Answer(
+            spec=self._spec,
+            plan=self._plan,
+            created_at=created_at,
+            facts=traces.facts,
+            key=traces.key,
+            notes=traces.notes,
+            allocator_notes=replays.rules.notes,
+            traced_sizes=traces.traced_sizes,
+            points=points,
+            largest=largest,
+            after_flush=forecast.largest_after_flush(int(largest.value)) if largest else None,
+            outside=model.outside,
+            changes=self._changes(forecast, points, conditions, traces, self._stream_of(target)),
+            duration_s=time.monotonic() - began,
+        )
+        return predicted_profile(answer, conditions)
+
+    def end(self) -> None:
+        """Tell the listener that all is done."""
+        self._say("end", f"predicted in {format_seconds(time.monotonic() - self._started)}")
+
+    def _traces_for(self, target: TraceTarget, given: Conditions) -> tuple[Traces, Replays]:
+        """Traces that are exact for a target, as far as the plan needs them."""
+        for traces, replays in self._traced:
+            if traces.serve(target):
+                return traces, replays
+        traces = self._new_traces(self._spec, target)
+        explicit = self._plan.micro_batch_sizes
+        traces.prepare(explicit, None if explicit else self._cap(None))
+        rules = AllocatorRules.of(given.software, given.allocator_conf)
+        self._traced.append((traces, Replays(rules)))
+        return self._traced[-1]
+
+    def _new_traces(self, spec: WorkloadSpec, target: TraceTarget) -> Traces:
+        return Traces(
+            self._worker,
+            spec,
+            target,
+            Protocol(),
+            others=[other for other in self._targets if other != target],
+            on_trace=lambda b: self._say("phase", f"tracing micro-batch {b}"),
+        )
+
+    def _stream_of(self, target: TraceTarget) -> StreamOf:
+        """What traces a changed workload at one size."""
+
+        def traced(spec: WorkloadSpec, micro_batch_size: int) -> Stream:
+            traces = self._new_traces(spec, target)
+            traces.prepare([micro_batch_size])
+            return traces.at(micro_batch_size)
+
+        return traced
+
+    def _changes(
+        self,
+        forecast: Forecast,
+        points: Sequence[Point],
+        conditions: Conditions,
+        traces: Traces,
+        stream_of: StreamOf,
+    ) -> tuple[Change, ...]:
+        """What would make the smallest size fit, where nothing does."""
+        too_big = [p.micro_batch_size for p in points if p.status.is_too_big]
+        if not too_big or any(p.is_ok for p in points):
+            return ()
+        return changes_for(
+            self._spec,
+            traces.facts,
+            forecast.prediction(min(too_big)),
+            conditions,
+            stream_of,
+            on_idea=lambda name: self._say("phase", f"trying {name}"),
+        )
+
+    def _cap(self, dataset_size: int | None) -> int | None:
+        sizes = (self._plan.max_micro_batch_size, self._plan.dataset_size, dataset_size)
+        return min((b for b in sizes if b is not None), default=None)
+
+    def _say(self, kind: EventKind, text: str, point: Point | None = None) -> None:
+        self._listener(SweepEvent(kind=kind, text=text, point=point, done=self._done))
+
+    def _say_point(self, point: Point) -> None:
+        self._done += 1
+        self._say("point", point_line(point), point)
+
+    def _say_start(self, conditions: Conditions, traces: Traces) -> None:
+        parameters = format_count(traces.facts.parameter_count)
+        self._say(
+            "start",
+            f"{self._spec.model} ({parameters} parameters) predicted for "
+            f"{conditions.device.title}, {format_bytes(conditions.usable_bytes())} usable",
+        )
