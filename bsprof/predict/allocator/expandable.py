@@ -85,11 +85,12 @@ class ExpandableSegments:
                 return first
         return self.reserve(pool)
 
-    def reserve(self, pool: Pool) -> Block:
-        """A new segment without a page."""
+    def reserve(self, pool: Pool, address: int | None = None) -> Block:
+        """A new segment without a page, at an address or where the driver puts it."""
         page = self._page(pool)
         total = -(-self._address_bytes // page) * page
-        address = self._allocator.driver.reserve_addresses(total)
+        if address is None:
+            address = self._allocator.driver.reserve_addresses(total)
         block = Block(address, total, pool)
         block.mapped = False
         block.expandable = address

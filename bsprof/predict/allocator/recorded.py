@@ -27,6 +27,9 @@ A request first frees what other streams are done with, and its flush waits for 
 a record does not tell where between them the search was, nor of a flush that releases nothing.
 """
 
+UNPLACED = 1 << 54
+"""Higher than any address of a device."""
+
 Change = tuple[str, int, int, int]
 """A segment that came or went: action, address, size, stream."""
 
@@ -153,13 +156,12 @@ class _RecordedDriver(Driver):
         return super().take(size)
 
     def allocate(self, size: int) -> int | None:
-        address = self.reserve_addresses(size)
+        address = self.expected[0].address if self.expected else 0
         return address if self.take(size) else None
 
     def reserve_addresses(self, size: int) -> int:
-        grants = (entry.address for entry in self.expected if entry.action in GRANTS)
-        address = next(grants, None)
-        return super().reserve_addresses(size) if address is None else address
+        """Behind all others, until the record shows where such a segment lies."""
+        return UNPLACED + super().reserve_addresses(size)
 
     def released(self) -> None:
         """The allocator gave a segment back, as the record has it next."""
@@ -204,7 +206,8 @@ class _FollowingAllocator(CachingAllocator):
             return
         is_small = self.rules.block_bytes(requested_bytes) <= SMALL_BYTES
         pools = self._small if is_small else self._large
-        self._expandable.reserve(pools.setdefault(stream, Pool(is_small=is_small, stream=stream)))
+        pool = pools.setdefault(stream, Pool(is_small=is_small, stream=stream))
+        self._expandable.reserve(pool, grants[0].address)
 
     def is_known(self, address: int, *, mapped: bool = True) -> bool:
         """Whether an address lies in a block (with memory behind it) of some segment."""
