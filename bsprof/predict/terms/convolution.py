@@ -3,16 +3,16 @@
 cuDNN does not publish which plan its heuristic picks, so the amounts are factors on the bytes
 that a convolution reads and writes:
 
-- 32-bit, dense, larger than 1 x 1, multiplied as TF32: nothing forward, 1.5 (in + out) + w for
-  the gradient of the input, 1.0 (in + out) + w for that of the weight. Found on half of 130 timm
-  models against public device memory of an A100; the factors are weakly identified and stand for
-  no algorithm.
+- 32-bit, larger than 1 x 1, multiplied as TF32: nothing forward, 1.5 (in + out) + w for the
+  gradient of the input and as much for that of the weight. Found on half of the timm models with
+  public device memory of an A100; the factors are weakly identified (1 to 2 do nearly as well,
+  so does a forward pass with up to 0.5) and stand for no algorithm.
 - The same without TF32 (before Ampere, or switched off): a share of that. The same networks and
   sizes need less per sample on a V100 and a T4 than on an RTX 3090 (SchedTune's table).
 - 16-bit in NCHW on tensor cores, which multiply channels-last tiles only: copies of input,
   output and weight with the layout changed, in every direction and for every kernel size.
-- Channels last needs no copies. Depthwise convolutions run by torch's own kernels. Grouped ones
-  and 1 x 1 ones in 32 bit are matrix products, which work in place.
+- Channels last needs no copies. Depthwise convolutions run by torch's own kernels, and 1 x 1 ones
+  in 32 bit are matrix products, which work in place.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def kernel_bytes(convolution: Convolution, units: Units, variant: Variant) -> tu
     if convolution.is_half and units.half:
         copies = 0 if convolution.channels_last else moved + weight
         return copies, copies, copies
-    if convolution.is_pointwise or convolution.groups > 1 or convolution.channels_last:
+    if convolution.is_pointwise or convolution.channels_last:
         return 0, 0, 0
     share = 1.0 if units.tf32 else variant.plain_share
 

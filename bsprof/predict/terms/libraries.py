@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from bsprof.predict.cuda.scratch import kernel_scratch
 from bsprof.predict.stream import Insertion, Operator, Stream
-from bsprof.predict.target import Software
+from bsprof.predict.target import Software, TraceTarget
 from bsprof.predict.terms import cublas
 from bsprof.predict.terms.convolution import (
     BACKWARD,
@@ -17,10 +18,14 @@ from bsprof.predict.terms.convolution import (
 )
 from bsprof.predict.terms.term import Place, Term
 from bsprof.predict.terms.variant import NOMINAL, Variant
-from bsprof.records import DeviceSpec, Precision, Quantity
+from bsprof.records import Category, DeviceSpec, Precision, Quantity
 
 CONVOLUTION_NAME = "convolution workspace"
 TUNING_NAME = "convolution autotuning"
+SCRATCH_NAME = "kernel scratch"
+
+UNKNOWN_CAPABILITY = (8, 0)
+"""Whose kernels count for a device without a compute capability."""
 
 TUNING_FACTOR = 4.0
 """Bytes per byte of input and output that the largest plan of an autotuned convolution takes.
@@ -31,6 +36,7 @@ SOURCES = {
     cublas.NAME: "aten/src/ATen/cuda/CublasHandlePool.cpp, one block per thread that multiplies",
     cublas.LT_NAME: "CUBLASLT_WORKSPACE_SIZE, pytorch #73439",
     CONVOLUTION_NAME: "factors found on public device memory of an A100, weakly identified",
+    SCRATCH_NAME: "torch's kernels, read in their source: bsprof.predict.cuda.scratch",
     TUNING_NAME: "assumed, see pytorch PR #124326",
 }
 
@@ -60,9 +66,14 @@ def library_insertions(
     """
     units = Units.of(device.compute_capability, precision)
     insertions = cublas.workspace_insertions(stream, device, software, cublas_config)
+    target = TraceTarget(
+        compute_capability=device.compute_capability or UNKNOWN_CAPABILITY, software=software
+    )
     for operator in stream.operators:
         if operator.name in FORWARD or operator.name in BACKWARD:
             insertions += convolution_insertions(stream, operator, units, variant)
+        elif scratch := round(variant.scratch * kernel_scratch(operator, target)):
+            insertions.append(workspace(stream, operator, operator.position, scratch, SCRATCH_NAME))
     if cudnn_benchmark:
         insertions += tuning_insertions(stream)
     return sorted(insertions, key=lambda insertion: insertion.position)
@@ -102,8 +113,14 @@ def workspace(
     stream: Stream, operator: Operator, position: int, amount: int, name: str
 ) -> Insertion:
     """Memory that an operator takes while it runs, on its own CUDA stream."""
-    on = cublas.cuda_stream(stream, operator)
-    return Insertion(position=position, bytes=amount, until=position, name=name, stream=on)
+    return Insertion(
+        position=position,
+        bytes=amount,
+        until=position,
+        name=name,
+        category=Category.TEMPORARIES if name == SCRATCH_NAME else Category.LIBRARIES,
+        stream=cublas.cuda_stream(stream, operator),
+    )
 
 
 def before_weight_gradient(stream: Stream, operator: Operator) -> int:
@@ -140,7 +157,7 @@ def terms_of(
                 high=max(found.get(name, 0) for found in amounts),
             ),
             place=Place.ALLOCATOR,
-            source=SOURCES.get(name, "kernels of torch"),
+            source=SOURCES[name],
         )
         for name in sorted(set().union(*amounts))
     )

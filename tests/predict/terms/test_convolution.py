@@ -11,7 +11,7 @@ from bsprof.predict.target import Software
 from bsprof.predict.terms import NOMINAL, SMALLEST, VARIANTS, library_insertions, terms_of
 from bsprof.predict.terms.convolution import Units, Workspaces, workspaces
 from bsprof.predict.terms.libraries import CONVOLUTION_NAME, TUNING_NAME
-from bsprof.records import Precision
+from bsprof.records import Category, Precision
 
 AMPERE = Units(half=True, tf32=True)
 VOLTA = Units(half=True, tf32=False)
@@ -60,8 +60,14 @@ def backward(given=IN, weight=WEIGHT, output=OUT, wanted=("input", "weight"), **
 def test_a_dense_32_bit_convolution():
     assert workspaces(forward(), AMPERE, NOMINAL) == Workspaces()
     assert workspaces(backward(), AMPERE, NOMINAL) == Workspaces(
-        data=round(1.5 * MOVED) + WEIGHT_BYTES, weight=MOVED + WEIGHT_BYTES
+        data=round(1.5 * MOVED) + WEIGHT_BYTES, weight=round(1.5 * MOVED) + WEIGHT_BYTES
     )
+
+
+def test_a_grouped_one_moves_as_much():
+    weight = (128, 16, 3, 3)
+    needs = workspaces(backward(weight=weight, groups=4), AMPERE, NOMINAL)
+    assert needs.data == round(1.5 * MOVED) + WEIGHT_BYTES // 4
 
 
 def test_without_tf32_a_share_of_it():
@@ -73,14 +79,13 @@ def test_without_tf32_a_share_of_it():
 
 def test_what_is_not_computed_needs_nothing():
     needs = workspaces(backward(wanted=("weight",)), AMPERE, NOMINAL)
-    assert needs == Workspaces(weight=MOVED + WEIGHT_BYTES)
+    assert needs == Workspaces(weight=round(1.5 * MOVED) + WEIGHT_BYTES)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"weight": (128, 64, 1, 1)},
-        {"weight": (128, 16, 3, 3), "groups": 4},
         {"weight": (128, 1, 3, 3), "groups": 64},
         {"channels_last": True},
         {"weight": (128, 1, 3, 3), "groups": 64, "dtype": "float16"},
@@ -105,7 +110,9 @@ def test_a_transposed_one_is_the_gradient_of_another():
     ahead = forward(given, WEIGHT, output, transposed=True)
     behind = backward(given, WEIGHT, output, transposed=True)
     assert workspaces(ahead, AMPERE, NOMINAL).forward == round(1.5 * MOVED) + WEIGHT_BYTES
-    assert workspaces(behind, AMPERE, NOMINAL) == Workspaces(weight=MOVED + WEIGHT_BYTES)
+    assert workspaces(behind, AMPERE, NOMINAL) == Workspaces(
+        weight=round(1.5 * MOVED) + WEIGHT_BYTES
+    )
 
 
 def test_the_smallest_plans_need_nothing():
@@ -132,7 +139,7 @@ def test_the_gradient_of_the_input_is_done_before_that_of_the_weight_is_allocate
     found = library_insertions(run(backward()), device(), Software())
     assert [(i.position, i.until, i.bytes) for i in found] == [
         (1, 1, round(1.5 * MOVED) + WEIGHT_BYTES),
-        (2, 2, MOVED + WEIGHT_BYTES),
+        (2, 2, round(1.5 * MOVED) + WEIGHT_BYTES),
     ]
 
 
@@ -152,6 +159,16 @@ def test_terms_of_what_is_taken_at_one_time():
         "cuBLAS workspace": 2 * 8_519_680,
     }
     assert all(term.source for term in terms_of(found))
+
+
+def test_what_kernels_take_inside_themselves_is_a_temporary():
+    sorting = operator("aten.sort", 3, inputs=[tensor(1000)], outputs=[tensor(1000)] * 2)
+    (found,) = library_insertions(run(sorting), device(), Software())
+    assert (found.name, found.category) == ("kernel scratch", Category.TEMPORARIES)
+    assert (found.position, found.until) == (3, 3)
+    assert found.bytes == 12_000  # a second buffer of keys and of indices
+    none = dataclasses.replace(NOMINAL, scratch=0.0)
+    assert library_insertions(run(sorting), device(), Software(), none) == []
 
 
 def test_terms_span_the_variants():
