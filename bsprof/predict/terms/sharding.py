@@ -20,8 +20,8 @@ from bsprof.predict.terms.spans import (
     allocations,
     live_gradients,
     micro_steps,
+    parameter_owners,
     releases,
-    run_start,
     unit_spans,
 )
 from bsprof.predict.terms.units import find_units, unit_of
@@ -221,19 +221,12 @@ def reduce(
 def unit_bytes(stream: Stream, category: Category, units: Sequence[str]) -> dict[int, int]:
     """Full bytes of each unit's weights or gradients, of one set of them; -1 is the root."""
     if category is Category.GRADIENTS:
-        blocks = live_gradients(stream)
+        owners = {storage: stream.modules[storage] for storage in live_gradients(stream)}
     else:
-        start = run_start(stream)
-        blocks = [
-            event - 1
-            for event in stream.events[:start]
-            if event > 0 and stream.categories[event - 1] is category
-        ]
+        owners = parameter_owners(stream)
     totals = dict.fromkeys(range(-1, len(units)), 0)
-    for storage in blocks:
-        totals[unit_of(stream.module_names[stream.modules[storage]], units)] += stream.sizes[
-            storage
-        ]
+    for storage, module in owners.items():
+        totals[unit_of(stream.module_names[module], units)] += stream.sizes[storage]
     return totals
 
 

@@ -94,6 +94,21 @@ def releases(stream: Stream) -> dict[int, int]:
     return {-event - 1: place for place, event in enumerate(stream.events) if event < 0}
 
 
+def parameter_owners(stream: Stream) -> dict[int, int]:
+    """Module of each storage of weights that a forward pass reads: whose operator reads it first.
+
+    A moving average of the weights, which only the optimizer step touches, is not among them.
+    """
+    owners: dict[int, int] = {}
+    for operator in stream.operators:
+        if operator.phase in MICRO_STEPS and not operator.backward:
+            for operand in operator.inputs:
+                block = operand.block
+                if block >= 0 and stream.categories[block] is Category.WEIGHTS:
+                    owners.setdefault(block, operator.module)
+    return owners
+
+
 def live_gradients(stream: Stream) -> list[int]:
     """The gradients that are live together when most are, in the order they were allocated."""
     live: dict[int, None] = {}

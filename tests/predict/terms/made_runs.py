@@ -74,8 +74,8 @@ def training(layers=4, layer_bytes=64 * MIB, root_bytes=16 * MIB, windows=(1, 2)
         events.append(len(storages))
         return len(storages)
 
-    for owner, size in zip(owners, sizes, strict=True):
-        allocate(size, Category.WEIGHTS, owner)
+    for size in sizes:
+        allocate(size, Category.WEIGHTS, 0)  # nobody's forward makes them
     state: list[int] = []
     for update, window in enumerate(windows):
         gradients: list[int] = []
@@ -96,12 +96,17 @@ def training(layers=4, layer_bytes=64 * MIB, root_bytes=16 * MIB, windows=(1, 2)
                         operator(
                             "aten.mm",
                             len(events),
+                            inputs=[tensor(8, block=layer + 1)],
                             outputs=[tensor(128, block=output - 1)],
                             backward=backward,
                             module=owners[layer + 1],
                         )
                     )
                     events.append(-output)
+                if not backward:
+                    operators.append(
+                        operator("aten.mm", len(events), inputs=[tensor(8, block=0)], module=1)
+                    )
             if not micro_step:
                 gradients.append(allocate(root_bytes, Category.GRADIENTS, 1))
         marks.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from made_runs import MIB, training
 
@@ -97,6 +99,21 @@ def test_parameters_are_gathered_in_both_passes():
     assert all(i.category is Category.WEIGHTS for i in layers)
     assert {i.stream for i in insertions if i.name == GATHERING} == {1}
     assert {i.stream for i in insertions if i.name == REDUCING} == {2}
+
+
+def test_an_average_of_the_weights_is_sharded_and_not_gathered():
+    run = training(windows=(1,))
+    averaged = dataclasses.replace(
+        run,
+        sizes=(*run.sizes, MODEL),
+        categories=(*run.categories, Category.WEIGHTS),
+        modules=(*run.modules, 0),
+        streams=(*run.streams, 0),
+        events=(*run.events, len(run.sizes) + 1),
+    )
+    made, insertions = parallelise(averaged, "fsdp", 4)
+    assert made.sizes[-1] == MODEL // 4
+    assert insertions == parallelise(run, "fsdp", 4)[1]
 
 
 def test_zero2_keeps_parameters_and_reduces_gradients():
