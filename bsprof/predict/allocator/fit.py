@@ -1,44 +1,16 @@
-"""Which capacities a run fits, without replaying what is known already."""
+"""The smallest capacity that a run fits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from bsprof.predict.allocator.caching import CachingAllocator
-from bsprof.predict.allocator.outcome import Replay, Verdict
+from bsprof.predict.allocator.outcome import Verdict
 from bsprof.predict.allocator.replay import run
 from bsprof.predict.allocator.rules import DRIVER_PAGE_BYTES, AllocatorRules
 from bsprof.predict.allocator.schedule import Schedule
 
 _PAGE = DRIVER_PAGE_BYTES
-
-
-def replay_capacities(
-    schedule: Schedule,
-    rules: AllocatorRules,
-    capacities_bytes: Sequence[int | None],
-    *,
-    timeline: bool = False,
-) -> tuple[Replay, ...]:
-    """One replay for each capacity, as `replay` finds them.
-
-    A capacity that the run without a limit never reaches changes nothing, so all of those share
-    that one replay.
-    """
-
-    def at(capacity_bytes: int | None) -> Replay:
-        return run(schedule, CachingAllocator(rules, capacity_bytes), timeline=timeline)
-
-    if rules.memory_fraction is not None:
-        return tuple(map(at, capacities_bytes))
-    unlimited = at(None)
-    return tuple(
-        replace(unlimited, capacity_bytes=capacity)
-        if capacity is None or unlimited.peak_reserved_bytes <= capacity // _PAGE * _PAGE
-        else at(capacity)
-        for capacity in capacities_bytes
-    )
 
 
 def needed_bytes(

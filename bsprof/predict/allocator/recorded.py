@@ -202,19 +202,22 @@ class _FollowingAllocator(CachingAllocator):
             if not block.mapped and not block.is_split:
                 del self.segments[address]
                 block.pool.unmapped.remove(block)
-        if not grants or self.is_known(grants[0].address, mapped=False):
+        new = [grant.address for grant in grants if not self.is_known(grant.address)]
+        if not new:
             return
         is_small = self.rules.block_bytes(requested_bytes) <= SMALL_BYTES
         pools = self._small if is_small else self._large
         pool = pools.setdefault(stream, Pool(is_small=is_small, stream=stream))
-        self._expandable.reserve(pool, grants[0].address)
+        self._expandable.reserve(pool, new[0])
 
-    def is_known(self, address: int, *, mapped: bool = True) -> bool:
-        """Whether an address lies in a block (with memory behind it) of some segment."""
+    def is_known(self, address: int) -> bool:
+        """Whether an address lies in a block, or where one without memory begins to be mapped.
+
+        How far a segment's addresses go is not known where the device's memory is not.
+        """
         return any(
-            block.address <= address < block.address + block.size
+            block.address <= address < block.address + (block.size if block.mapped else 1)
             for block in self.blocks()
-            if block.mapped or not mapped
         )
 
 
