@@ -42,11 +42,9 @@ if TYPE_CHECKING:
         predict_sweeps,
     )
     from bsprof.predict.target import Software
-    from bsprof.recommend.compare import (
-        Comparison,
-        compare_profiles,
-    )
+    from bsprof.recommend.compare import compare_profiles
     from bsprof.recommend.compare_document import comparison_document
+    from bsprof.recommend.compared import Comparison
     from bsprof.recommend.document import recommendation_document
     from bsprof.recommend.plan import recommend_plan
     from bsprof.records import (
@@ -115,7 +113,7 @@ _HOMES: dict[str, tuple[str, str]] = {
         ),
         ("bsprof.records", ""),
     ),
-    "Comparison": ("bsprof.recommend.compare", ""),
+    "Comparison": ("bsprof.recommend.compared", ""),
     "PhaseLimits": ("bsprof.measure.wire", ""),
     "Software": ("bsprof.predict.target", ""),
     "SweepEvent": ("bsprof.measure.events", ""),

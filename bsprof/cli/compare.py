@@ -23,7 +23,7 @@ from bsprof.errors import UsageError
 
 if TYPE_CHECKING:
     from bsprof.cli.terminal import Terminal
-    from bsprof.recommend.compare import Comparison
+    from bsprof.recommend.compared import Comparison
 
 EXAMPLE = "bsprof compare fp32.json amp-bf16.json --target-batch 2048"
 
@@ -135,7 +135,7 @@ def _show(terminal: Terminal, comparison: Comparison) -> None:
     from dataclasses import replace
 
     from bsprof.cli.show import show_summary
-    from bsprof.recommend.compare import UNLIKE
+    from bsprof.recommend.compare_notes import UNLIKE
     from bsprof.report.comparison import comparison_summary
     from bsprof.report.words import note_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bsprof.recommend.compare import ComparedProfile, Comparison
 from bsprof.recommend.compare_memory import AgainstMeasured, SizeMemory
+from bsprof.recommend.compared import ComparedProfile, Comparison
 from bsprof.records.codec import to_json
 
 COMPARISON_SCHEMA_VERSION = 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bsprof.errors import FitError, UsageError
-from bsprof.recommend.compare import Comparison, compare_profiles
+from bsprof.recommend.compare import compare_profiles
+from bsprof.recommend.compared import Comparison
 from bsprof.recommend.differences import labels
 from bsprof.records import (
     MemoryFit,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bsprof.recommend.compare import ComparedProfile, Comparison, ratio_text
 from bsprof.recommend.compare_memory import FIELD_NAMES, AgainstMeasured
+from bsprof.recommend.compared import ComparedProfile, Comparison
+from bsprof.recommend.verdicts import ratio_text
 from bsprof.recommend.wording import plural, with_interval
 from bsprof.records import Mode, Origin, Plan, Point, Profile, Regime
 from bsprof.report.summary import Summary

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bsprof.recommend.compare import Comparison
+from bsprof.recommend.compared import Comparison
 from bsprof.records import MemoryFit, Origin, Phase, Profile, Quantity, Recommendation, TimeFit
 
 

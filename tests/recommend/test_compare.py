@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from recommend_profiles import Mode, affine, curve_profile, device, facts, ok_point, profile_of
 
 from bsprof.errors import MeasurementError, NoFeasibleBatch, UsageError
-from bsprof.recommend.compare import compare_profiles, ratio_text
+from bsprof.recommend.compare import compare_profiles
 from bsprof.recommend.compare_document import comparison_document
 from bsprof.recommend.differences import differences, labels, models_differ, sources_differ
+from bsprof.recommend.verdicts import ratio_text
 from bsprof.records import Origin, Precision, WorkloadKey, WorkloadSpec
 
 SIZES = (1, 2, 4, 8, 16)
