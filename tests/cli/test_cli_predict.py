@@ -9,6 +9,7 @@ import pytest
 
 from bsprof.errors import DeviceUnavailable
 from bsprof.hardware.catalogue import find_device
+from bsprof.measure.events import SweepEvent
 from bsprof.predict.target import Software
 from bsprof.records import (
     DeviceSnapshot,
@@ -70,6 +71,9 @@ class FakePrediction:
             )
             for device in devices
         ]
+        for point in self.points:
+            text = f"size {point.micro_batch_size}"
+            on_event(SweepEvent(kind="point", text=text, point=point))
         for profile in profiles:
             save(profile, output or profile_path(profile, store))
         return tuple(profiles)
@@ -93,7 +97,7 @@ def test_a_catalogue_name_predicts(run, prediction, sweep, folder):
     assert call["output"] is None
     assert call["software"] is None
     path = "profiles/nvidia-geforce-rtx-4090-predicted/gpt-tiny/20260114T090000Z.json"
-    assert outcome.err.splitlines()[-1] == f"wrote {path}"
+    assert outcome.err.splitlines() == ["size 1", "size 2", "size 4", f"wrote {path}"]
     assert load(folder / path).origin is Origin.PREDICTED
     assert "predicted for" in outcome.out
 
@@ -147,9 +151,7 @@ def test_interruption_keeps_nothing_and_says_so(run, prediction):
     prediction.failure = KeyboardInterrupt()
     outcome = run("sweep", "--model", "gpt-tiny", "--device", "rtx-4090")
     assert outcome.status == 130
-    assert outcome.err.splitlines() == [
-        "interrupted; a prediction keeps nothing until it is whole"
-    ]
+    assert outcome.err.splitlines() == ["interrupted; a prediction keeps nothing until it is whole"]
 
 
 def test_where_nothing_fits_the_status_is_4_and_the_profile_is_kept(run, prediction, folder):

@@ -30,9 +30,7 @@ def _run(size: int) -> Stream:
         return len(storages)
 
     def mark(update: int, micro_step: int, phase: Phase | None) -> None:
-        marks.append(
-            Mark(position=len(events), update=update, micro_step=micro_step, phase=phase)
-        )
+        marks.append(Mark(position=len(events), update=update, micro_step=micro_step, phase=phase))
 
     def operator(name: str, phase: Phase, layer: int, output: int, *, backward: bool) -> None:
         operators.append(

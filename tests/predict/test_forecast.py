@@ -95,9 +95,7 @@ def test_a_size_that_cannot_be_traced_is_a_failed_point(made_run, card):
             raise MeasurementError("cannot trace three", found="line one\nline two")
         return made_run(size)
 
-    found = Forecast(
-        MemoryModel(streams, Conditions(device=card(4 * GIB))), smallest=1, cap=None
-    )
+    found = Forecast(MemoryModel(streams, Conditions(device=card(4 * GIB))), smallest=1, cap=None)
     points = found.points([2, 3], None)
     assert [p.status for p in points] == [PointStatus.OK, PointStatus.FAILED]
     assert points[1].failure.reason == "cannot trace three"

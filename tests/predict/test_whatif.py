@@ -87,9 +87,8 @@ def test_where_no_change_suffices_alone_they_are_put_together(changed_run, card)
 def test_of_two_changes_of_one_option_the_last_holds(card):
     given = Conditions(device=card(GIB))
     by_name = {idea.name: idea for idea in ideas(SPEC, FACTS, given)}
-    both = together(
-        [by_name["mixed precision"], by_name["sharding over 8 ranks"], by_name["bf16 weights"]], SPEC
-    )
+    names = ("mixed precision", "sharding over 8 ranks", "bf16 weights")
+    both = together([by_name[name] for name in names], SPEC)
     assert both.spec == replace(SPEC, precision=Precision.BF16)
     assert both.options.count("--precision") == 1
     assert both.conditions.world_size == 8
