@@ -9,6 +9,7 @@ import typer
 from bsprof.cli.options import DOCUMENT_SCHEMA, Color, Debug, Json, Quiet, Verbose, terminal_of
 
 if TYPE_CHECKING:
+    from bsprof.records import Profile
     from bsprof.store import StoredProfile
 
 EXAMPLE = "bsprof profiles"
@@ -93,5 +94,14 @@ def _row(entry: StoredProfile) -> list[str]:
         str(len(profile.points)),
         ",".join(confirmed) or "-",
         "-" if largest is None else f"{largest.value:.0f}",
-        "complete" if profile.complete else "partial",
+        _state(profile),
     ]
+
+
+def _state(profile: Profile) -> str:
+    """`complete`, `partial`, `predicted`, ..."""
+    from bsprof.records import Origin
+
+    if profile.origin is Origin.MEASURED:
+        return "complete" if profile.complete else "partial"
+    return str(profile.origin)

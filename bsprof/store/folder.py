@@ -91,8 +91,8 @@ def newest(store: Path, *, model: str | None = None, device: str | None = None) 
     Args:
         store: The store's folder.
         model: Only profiles of this model, as it was given to the sweep.
-        device: Only profiles of this device: a kind (`cuda`), a kind and number (`cuda:1`), or
-            part of the device's name.
+        device: Only profiles of this device: a kind (`cuda`), a kind and number (`cuda:1`), a
+            name of the catalogue that was predicted for, or part of the device's name.
 
     Raises:
         ProfileNotFound: the store has none.
@@ -123,6 +123,8 @@ def matches(profile: Profile, model: str | None, device: str | None) -> bool:
     if device is None or device == "auto":
         return True
     snapshot = profile.device
+    if profile.prediction is not None and device == profile.prediction.device:
+        return True
     kind, _, index = device.partition(":")
     if kind == snapshot.kind:
         return not index or index == str(snapshot.index)
