@@ -93,7 +93,8 @@ class Tracer:
                     "take less memory",
                 ),
             )
-        self._eager_spec = spec
+        # Autotuning is a device's; the CPU that stands in for it refuses the switch.
+        self._eager_spec = replace(spec, cudnn_benchmark=False)
         self._workload = resolve(spec)
         torch.manual_seed(spec.seed)
 
