@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bsprof.recommend import recommend_plan
 from bsprof.records import Profile, Recommendation
 from bsprof.report import build_report, render
 
@@ -46,12 +47,23 @@ def browse(page: Path, folder: Path, *options: str) -> subprocess.CompletedProce
     )
 
 
-@pytest.fixture
+@pytest.fixture(params=["measured", "predicted", "both"])
 def page(
-    tmp_path: Path, profile: Profile, recommendation_of: Callable[..., Recommendation]
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    profile: Profile,
+    predicted: Profile,
+    recommendation_of: Callable[..., Recommendation],
 ) -> Path:
+    """A page with a recommendation: of a measured profile, a predicted one; or both compared."""
     path = tmp_path / "report.html"
-    path.write_bytes(render("html", build_report([("a", profile)], recommendation_of())))
+    if request.param == "both":
+        data = build_report([("a", profile), ("b", predicted)])
+    elif request.param == "measured":
+        data = build_report([("a", profile)], recommendation_of())
+    else:
+        data = build_report([("a", predicted)], recommend_plan(predicted, target_batch=2048))
+    path.write_bytes(render("html", data))
     return path
 
 
