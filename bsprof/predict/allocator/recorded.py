@@ -95,12 +95,20 @@ def replay_snapshot(
         snapshot: With its history from before the first allocation.
         rules: Under which it was recorded.
         device: Index of the device.
-        device_bytes: Its memory; needed only where a memory fraction is set.
+        device_bytes: Its memory; a memory fraction and the addresses of expandable segments
+            follow from it. None where neither is used.
 
     Raises:
         UsageError: The history does not begin with an empty allocator (recording began late, or
-            the ring of entries was too short), or there is no such device.
+            the ring of entries was too short), `device_bytes` is missing, or there is no such
+            device.
     """
+    if device_bytes is None and (rules.expandable_segments or rules.memory_fraction is not None):
+        raise UsageError(
+            "cannot replay a history under these rules without the memory of the device",
+            found="expandable segments or a memory fraction, which depend on it",
+            next_step="tell it in bytes",
+        )
     if device >= len(snapshot.histories):
         raise UsageError(
             f"cannot replay the history of device {device}",

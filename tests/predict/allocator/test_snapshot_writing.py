@@ -20,6 +20,7 @@ from bsprof.predict.allocator import (
     replay_snapshot,
     write_snapshot,
 )
+from bsprof.predict.allocator.expandable import UNLIMITED_DEVICE_BYTES
 
 RULES = (AllocatorRules(), AllocatorRules(expandable_segments=True))
 
@@ -54,7 +55,8 @@ def test_what_is_written_is_read_and_followed_exactly(tmp_path, rules, share):
     peak = replay(stream, inserted, rules, None).peak_allocated_bytes
     capacity = None if share is None else int(share * peak)
     path, found, _ = written(tmp_path, stream, inserted, rules, capacity)
-    again = replay_snapshot(read_snapshot(path), rules)
+    device = UNLIMITED_DEVICE_BYTES if capacity is None else capacity
+    again = replay_snapshot(read_snapshot(path), rules, device_bytes=device)
     assert again.difference is None
     assert again.peak_allocated_bytes == found.peak_allocated_bytes
     assert again.peak_reserved_bytes == found.peak_reserved_bytes
