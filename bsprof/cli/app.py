@@ -20,7 +20,17 @@ from bsprof.errors import BsprofError, UsageError
 # copy of click (or, in old versions, imports it), so the class is reached through a public one.
 _CommandLineProblem: type[Any] = typer.BadParameter.__mro__[2]
 
-COMMANDS = ("sweep", "recommend", "report", "compare", "profiles", "models", "devices", "doctor")
+COMMANDS = (
+    "sweep",
+    "recommend",
+    "report",
+    "compare",
+    "validate",
+    "profiles",
+    "models",
+    "devices",
+    "doctor",
+)
 """One module each, with a function `command` and an `EXAMPLE`."""
 
 
