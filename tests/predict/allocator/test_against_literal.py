@@ -11,7 +11,7 @@ from bsprof.predict.allocator import AllocatorRules, CachingAllocator, DeviceOut
 from bsprof.predict.allocator.driver import Driver
 from bsprof.predict.target import Software
 
-DEVICE = 400 * MIB
+DEVICE = 240 * MIB
 SETTINGS = {
     "plain": ("", {}),
     "expandable": ("expandable_segments:True", {"expandable": True}),
@@ -111,7 +111,7 @@ def numbers(allocator):
     )
 
 
-def run_both(name, seed, steps=250):
+def run_both(name, seed, steps=200):
     fast, literal = sides(name, seed)
     told = []
     fast.watcher = lambda action, address, size, stream: told.append(
@@ -171,7 +171,7 @@ def run_both(name, seed, steps=250):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_both_do_the_same(name):
     retries = ooms = 0
-    for seed in range(4):
+    for seed in range(3):
         fast, _ = run_both(name, seed)
         retries += fast.alloc_retries
         ooms += fast.ooms

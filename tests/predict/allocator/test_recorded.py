@@ -17,7 +17,7 @@ from bsprof.predict.allocator.snapshot import read_snapshot, snapshot_from
 from bsprof.predict.target import Software
 
 
-def recorded(name, seed, steps=300):
+def recorded(name, seed, steps=250):
     """A random run of the literal allocator, and what it recorded."""
     _, options = SETTINGS[name]
     literal = Literal(DEVICE, scattered(seed), **options)
@@ -76,7 +76,7 @@ def rules_of(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_history_made_by_the_rules_is_followed_exactly(name):
     ooms = segments = 0
-    for seed in range(3):
+    for seed in range(2):
         literal = recorded(name, seed)
         snapshot = snapshot_from(json.loads(json.dumps(as_snapshot(literal))))
         found = replay_snapshot(snapshot, rules_of(name), device_bytes=DEVICE)
