@@ -27,12 +27,16 @@ class Forecast:
         model: Its memory.
         smallest: Where sizes begin.
         cap: No size is larger; None is no cap.
+        within: Share to which the largest size is looked for; 0 finds it.
     """
 
-    def __init__(self, model: MemoryModel, *, smallest: int, cap: int | None) -> None:
+    def __init__(
+        self, model: MemoryModel, *, smallest: int, cap: int | None, within: float = 0.0
+    ) -> None:
         self._model = model
         self._smallest = smallest
         self._cap = cap
+        self._within = within
         self._predictions: dict[int, MemoryPrediction] = {}
 
     def prediction(self, micro_batch_size: int) -> MemoryPrediction:
@@ -62,6 +66,7 @@ class Forecast:
             guess=fits,
             smallest=max(fits, self._smallest),
             cap=self._cap,
+            within=self._within,
         )
         return max(fits, found or 0)
 
@@ -130,6 +135,7 @@ class Forecast:
             guess=guess,
             smallest=self._smallest,
             cap=self._cap,
+            within=self._within,
         )
 
     def _guess(self) -> int:

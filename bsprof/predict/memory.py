@@ -28,6 +28,9 @@ from bsprof.records import Category, Phase, Quantity, Term
 StreamAt = Callable[[int], Stream]
 """The stream of a micro-batch size."""
 
+KEPT_STREAMS = 4
+"""Streams of one rank that are kept at a time: those of one size are asked for several times."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPrediction:
@@ -84,7 +87,8 @@ class MemoryModel:
     Args:
         stream_at: The traced stream of a size, of one process alone.
         conditions: Under what it would run.
-        replays: Kept replays, shared between devices; None for own ones.
+        replays: Kept replays of this workload with these ranks, shared between devices; None for
+            own ones.
     """
 
     def __init__(
@@ -285,6 +289,8 @@ class MemoryModel:
             if given.world_size > 1:
                 stream, found = parallelise(stream, given.parallel, given.world_size)
                 own = tuple(found)
+            if len(self._streams) >= KEPT_STREAMS:
+                del self._streams[next(iter(self._streams))]
             kept = self._streams[micro_batch_size] = (stream, own)
         return kept
 

@@ -16,7 +16,7 @@ from bsprof.records import (
 from bsprof.units import format_bytes, format_share
 
 TOP_MODULES = 8
-"""Modules at the peak that a point keeps."""
+"""Modules at the peak that a point keeps; what no module made is told by category."""
 UPDATES = 2
 """Whole updates behind the peaks, as traced."""
 
@@ -62,7 +62,7 @@ def point_of(
         ),
         failure=None if fits else _failure(prediction, usable_bytes),
         prediction=PointPrediction(
-            top_modules=dict(prediction.top_modules[:TOP_MODULES]),
+            top_modules=dict([m for m in prediction.top_modules if m[0]][:TOP_MODULES]),
             terms=prediction.terms,
             timeline=timeline,
         ),

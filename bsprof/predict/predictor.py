@@ -23,6 +23,9 @@ from bsprof.predict.worker import TraceWorker
 from bsprof.records import Change, Point, Profile, SweepPlan, WorkloadSpec
 from bsprof.units import format_bytes, format_count, format_seconds
 
+COARSE = 0.05
+"""Share to which the largest size is looked for where each size needs a trace of its own."""
+
 
 class Predictor:
     """Predicts profiles of one workload.
@@ -68,7 +71,12 @@ class Predictor:
         self._say_start(conditions, traces)
         cap = self._cap(traces.facts.dataset_size)
         model = MemoryModel(traces.at, conditions, replays)
-        forecast = Forecast(model, smallest=traces.smallest(cap), cap=cap)
+        forecast = Forecast(
+            model,
+            smallest=traces.smallest(cap),
+            cap=cap,
+            within=0.0 if traces.scales else COARSE,
+        )
         explicit = self._plan.micro_batch_sizes
         # Looking for it among sizes that nobody asked for is not worth a trace of each.
         largest = forecast.largest() if traces.scales or not explicit else None

@@ -9,7 +9,7 @@ Insertions = tuple[Insertion, ...]
 
 
 class Replays:
-    """Keeps what runs need where there is no limit.
+    """Keeps what one workload's runs need where there is no limit.
 
     Args:
         rules: Of the allocator.
@@ -17,12 +17,17 @@ class Replays:
 
     def __init__(self, rules: AllocatorRules) -> None:
         self.rules = rules
-        self._kept: dict[tuple[int, Insertions], tuple[Stream, Replay]] = {}
+        self._kept: dict[tuple[int, Insertions], Replay] = {}
 
     def unlimited(self, stream: Stream, insertions: Insertions) -> Replay:
-        """What the run needs where there is no limit."""
-        key = (id(stream), insertions)
+        """What the run needs where there is no limit.
+
+        Args:
+            stream: Of the workload; its size tells it from the others.
+            insertions: Of libraries and communication.
+        """
+        key = (stream.micro_batch_size, insertions)
         kept = self._kept.get(key)
-        if kept is None:  # the stream is kept along, so that no other gets its id
-            kept = self._kept[key] = (stream, replay(stream, insertions, self.rules, None))
-        return kept[1]
+        if kept is None:
+            kept = self._kept[key] = replay(stream, insertions, self.rules, None)
+        return kept

@@ -12,7 +12,12 @@ sizes meets the limit to within some percent."""
 
 
 def largest_that(
-    holds: Callable[[int], bool], *, guess: int, smallest: int = 1, cap: int | None = None
+    holds: Callable[[int], bool],
+    *,
+    guess: int,
+    smallest: int = 1,
+    cap: int | None = None,
+    within: float = 0.0,
 ) -> int | None:
     """The largest size that something holds for, if it holds for all smaller ones.
 
@@ -24,6 +29,7 @@ def largest_that(
         guess: Where to begin.
         smallest: No size below is asked about.
         cap: No size above is asked about; None is `LARGEST`.
+        within: Share of the answer by which a larger size may still do; 0 finds the border.
 
     Returns:
         None where it does not hold for the smallest size.
@@ -32,7 +38,7 @@ def largest_that(
     size = min(max(guess, smallest), top)
     low, high = smallest - 1, top + 1
     step = max(1, round(size * STEP))
-    while high - low > 1:
+    while high - low > max(1, within * low):
         if holds(size):
             low = size
         else:

@@ -14,7 +14,7 @@ from bsprof.records import Note, PointStatus, WorkloadFacts, WorkloadKey, Worklo
 
 FIRST_SIZE = 16
 """Traced first: large enough that no size of one is taken for a dimension that is always one."""
-KEPT_STREAMS = 24
+KEPT_STREAMS = 12
 """Streams of computed sizes that are kept for the next device (memory against time)."""
 
 

@@ -35,5 +35,11 @@ def test_a_good_guess_costs_few_questions():
     assert len(asked) <= 6
 
 
+@given(limit=st.integers(20, 10_000), guess=st.integers(1, 20_000))
+def test_near_enough_is_enough_where_asking_is_dear(limit, guess):
+    found = largest_that(lambda size: size <= limit, guess=guess, within=0.05)
+    assert limit / 1.06 - 1 <= found <= limit
+
+
 def test_what_always_holds_ends():
     assert largest_that(lambda size: size > 0, guess=1) == LARGEST
