@@ -14,7 +14,12 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
-from bsprof.predict.cuda.attention import AttentionBackend, AttentionCall, attention_backend
+from bsprof.predict.cuda.attention import (
+    AttentionBackend,
+    AttentionCall,
+    attention_backend,
+    fused_attention_exists,
+)
 from bsprof.predict.cuda.overrides import COMPOSITE, Kernel, kernels
 from bsprof.predict.target import TraceTarget
 
@@ -141,6 +146,31 @@ def _efficient_mask(
     return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
 
 
+def _written_out(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """Attention as models wrote it before torch had the function; autocast acts on each step."""
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = (tensor.repeat_interleave(groups, -3) for tensor in (key, value))
+    scores = (query * (scale or query.shape[-1] ** -0.5)) @ key.transpose(-2, -1)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return torch.dropout(scores.softmax(dim=-1), dropout_p, True) @ value
+
+
 def _attention(target: TraceTarget, usual: list[int]) -> Kernel:
     def kernel(
         query: torch.Tensor,
@@ -192,7 +222,9 @@ def cuda_attention(target: TraceTarget) -> Iterator[None]:
     """Has attention run the target's kernels, whoever calls it (modules, C++, under autocast)."""
     usual = priorities()
     with ExitStack() as stack:
-        table = {"scaled_dot_product_attention": _attention(target, usual)}
+        fused = fused_attention_exists(target.software)
+        kernel = _attention(target, usual) if fused else _written_out
+        table = {"scaled_dot_product_attention": kernel}
         stack.enter_context(kernels(table, COMPOSITE))
         backends: Any = torch.backends.cuda
         reduced = backends.fp16_bf16_reduction_math_sdp_allowed()

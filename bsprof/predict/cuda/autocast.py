@@ -1,6 +1,6 @@
 """CUDA's autocast policy on CPU tensors.
 
-The lists are those of `ATen/autocast_mode.h` (torch 2.14.1). What the CPU treats alike keeps its
+What the CPU treats alike keeps its
 kernel; what the CPU casts and CUDA does not falls through to the operators it is made of.
 """
 
@@ -14,142 +14,16 @@ from weakref import ref
 import torch
 from torch.amp.autocast_mode import autocast
 
+from bsprof.predict.cuda.autocast_lists import (
+    APPENDED,
+    FP32,
+    FP32_OUTPUT,
+    LOWER_PRECISION,
+    PROMOTED,
+    in_list,
+)
 from bsprof.predict.cuda.overrides import AUTOCAST, Kernel, attribute, kernels, known, operator
 from bsprof.predict.target import Software
-
-LOWER_PRECISION = (
-    "_convolution.deprecated",
-    "_convolution",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_tbc",
-    "conv_transpose1d",
-    "conv_transpose2d.input",
-    "conv_transpose3d.input",
-    "convolution",
-    "prelu",
-    "addmm",
-    "addmv",
-    "addr",
-    "matmul",
-    "einsum",
-    "mm",
-    "mv",
-    "linalg_vecdot",
-    "linear",
-    "addbmm",
-    "baddbmm",
-    "bmm",
-    "chain_matmul",
-    "linalg_multi_dot",
-    "_thnn_fused_lstm_cell",
-    "_thnn_fused_gru_cell",
-    "lstm_cell",
-    "gru_cell",
-    "rnn_tanh_cell",
-    "rnn_relu_cell",
-    "_scaled_dot_product_flash_attention",
-    "scaled_dot_product_attention",
-)
-
-FP32 = (
-    "acos",
-    "asin",
-    "cosh",
-    "erfinv",
-    "exp",
-    "expm1",
-    "log",
-    "log10",
-    "log2",
-    "log1p",
-    "reciprocal",
-    "rsqrt",
-    "sinh",
-    "tan",
-    "pow.Tensor_Scalar",
-    "pow.Tensor_Tensor",
-    "pow.Scalar",
-    "softplus",
-    "layer_norm",
-    "native_layer_norm",
-    "rms_norm",
-    "group_norm",
-    "frobenius_norm.dim",
-    "nuclear_norm",
-    "nuclear_norm.dim",
-    "cosine_similarity",
-    "poisson_nll_loss",
-    "cosine_embedding_loss",
-    "nll_loss",
-    "nll_loss2d",
-    "hinge_embedding_loss",
-    "kl_div",
-    "l1_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "mse_loss",
-    "margin_ranking_loss",
-    "multilabel_margin_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
-    "multi_margin_loss",
-    "binary_cross_entropy_with_logits",
-    "dist",
-    "pdist",
-    "cdist",
-    "renorm",
-    "logsumexp",
-    "upsample_nearest1d",
-    "_upsample_nearest_exact1d",
-    "upsample_nearest2d",
-    "_upsample_nearest_exact2d",
-    "upsample_nearest3d",
-    "_upsample_nearest_exact3d",
-    "upsample_linear1d",
-    "upsample_bilinear2d",
-    "_upsample_bilinear2d_aa",
-    "upsample_trilinear3d",
-    "upsample_bicubic2d",
-    "_upsample_bicubic2d_aa",
-)
-
-FP32_OUTPUT = (
-    "prod",
-    "prod.dim_int",
-    "softmax.int",
-    "log_softmax.int",
-    "cumprod",
-    "cumsum",
-    "linalg_vector_norm",
-    "linalg_matrix_norm",
-    "linalg_matrix_norm.str_ord",
-    "sum",
-    "sum.dim_IntList",
-)
-"""Only the type of the output is set, by the argument `dtype`."""
-
-APPENDED = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
-"""Sent to another overload, with the output type added."""
-
-PROMOTED = (
-    "addcdiv",
-    "addcmul",
-    "atan2",
-    "bilinear",
-    "cross",
-    "dot",
-    "vdot",
-    "grid_sampler",
-    "index_put",
-    "tensordot",
-    "scatter_add",
-)
-"""Inputs take the widest of their types."""
-
-SINCE = {"linalg_vecdot": (2, 1), "rms_norm": (2, 8), "upsample": (2, 4), "_upsample": (2, 4)}
-"""First torch whose CUDA list has these (by prefix); 1.13 has the rest."""
 
 _CPU_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
@@ -263,17 +137,11 @@ def _banned(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
     )
 
 
-def in_list(name: str, software: Software) -> bool:
-    """Whether the software's CUDA list has the operator."""
-    since = [version for prefix, version in SINCE.items() if name.startswith(prefix)]
-    return all(software.torch >= version for version in since)
-
-
 def cuda_kernels(software: Software, cache: WeightCache) -> dict[str, Kernel]:
     """By operator: the kernel that casts as CUDA does, for all where the CPU's rule is another."""
     registered = torch._C._dispatch_get_registrations_for_dispatch_key(AUTOCAST)
     cpu = {name.removeprefix("aten::") for name in registered if name.startswith("aten::")}
-    alike = cpu.intersection(LOWER_PRECISION)
+    alike = {name for name in cpu.intersection(LOWER_PRECISION) if in_list(name, software)}
     table: dict[str, Kernel] = dict.fromkeys(cpu - alike, torch.library.fallthrough_kernel)
     rules = [(LOWER_PRECISION, _lower), (FP32, _fp32), (PROMOTED, _widest)]
     for names, dtype_of in rules:

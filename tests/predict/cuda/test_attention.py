@@ -153,6 +153,40 @@ def test_torch_before_2_5_keeps_the_math_kernel_in_16_bits(held):
     assert scores * 2 <= sizes[2, 4] < scores * 4 <= sizes[2, 5]
 
 
+OLD = TraceTarget(software=Software(torch=(1, 13)))
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_before_torch_2_attention_is_written_out(live, held, autocast):
+    """Kept: scaled queries, probabilities (fp32 under autocast, with a 16-bit copy), the output."""
+    qkv = tensors((2, 3, 64, 32), torch.float16)
+    values, scores = 2 * 3 * 64 * 32, 2 * 3 * 64 * 64
+
+    with cuda_semantics(OLD), torch.autocast("cuda", enabled=autocast):
+        size = held(lambda: scaled_dot_product_attention(*qkv), *qkv)
+    assert size == 2 * 2 * values + (6 if autocast else 2) * scores
+    assert not any("attention" in name for name in live.names)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"is_causal": True}, {"attn_mask": True}, {"enable_gqa": True}, {"dropout_p": 0.1}],
+    ids=str,
+)
+def test_options_of_attention_that_is_written_out(live, options):
+    query, key, value = tensors((2, 4, 16, 32))
+    if "attn_mask" in options:
+        options = {"attn_mask": torch.ones(16, 16, dtype=torch.bool)}
+    if "enable_gqa" in options:
+        key, value = tensors((2, 2, 16, 32))[1:]
+    with cuda_semantics(OLD):
+        out = scaled_dot_product_attention(query, key, value, **options)
+        out.sum().backward()
+    assert out.shape == query.shape
+    assert key.grad.shape == key.shape
+    assert ("native_dropout" in live.names) == ("dropout_p" in options)
+
+
 @pytest.mark.usefixtures("live")
 def test_head_sizes_are_padded_for_flash():
     qkv = tensors((2, 3, 16, 36))

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from bsprof.predict.cuda.autocast import (
+from bsprof.predict.cuda.autocast_lists import (
     APPENDED,
     FP32,
     FP32_OUTPUT,
