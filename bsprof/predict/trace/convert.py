@@ -44,6 +44,11 @@ class Fakes:
             self._tensors[id(tensor)] = known
         return known[1]
 
+    def forget(self) -> None:
+        """Let go of all fakes: who needs one holds it."""
+        self._tensors.clear()
+        self._storages.clear()
+
     def template(self) -> FakeTensor:
         """A fake tensor of no elements."""
         return FakeTensor(self._mode, torch.empty(0, device="meta"), CPU)
@@ -82,6 +87,7 @@ def faked(model: nn.Module, fakes: Fakes) -> Iterator[None]:
     try:
         for module, _ in before:
             _fake_module(module, fakes)
+        fakes.forget()
         yield
     finally:
         for module, state in before:

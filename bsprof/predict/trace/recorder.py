@@ -74,6 +74,7 @@ class Recorder:
 
     def stream(self, micro_batch_size: int, module_names: Sequence[str]) -> Stream:
         """All that was recorded."""
+        self._order_frees()
         kept = [i for i in range(len(self.sizes)) if i not in self._dropped]
         number = dict(zip(kept, range(len(kept)), strict=True)) if self._dropped else None
         events, positions = self._kept_events(number)
@@ -96,6 +97,23 @@ class Recorder:
             ),
             operators=tuple(_operators(self.operators, number, positions)),
         )
+
+    def _order_frees(self) -> None:
+        """Put storages that are dropped at once into the order of their making.
+
+        The end of an autocast block drops its casts in the order of addresses, another in every
+        run. Nothing happens between, so an allocator is left in the same state.
+        """
+        borders = {mark.position for mark in self._marks} | {op[0] for op in self.operators}
+        events = self.events
+        start = None
+        for position in range(len(events) + 1):
+            frees = position < len(events) and events[position] < 0
+            if start is not None and (not frees or position in borders):
+                events[start:position] = sorted(events[start:position], reverse=True)
+                start = None
+            if frees and start is None:
+                start = position
 
     def _kept_events(self, number: dict[int, int] | None) -> tuple[list[int], list[int]]:
         """Events without those of dropped storages; where each old position lies among them."""

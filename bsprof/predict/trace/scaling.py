@@ -66,15 +66,15 @@ class StreamFamily:
             raise ValueError("a family takes two sizes")
         _check_structure(low, high)
         lines = _Lines(low.micro_batch_size, high.micro_batch_size)
-        sizes = [
-            lines.through(one, other, f"storage {i} of {low.module_names[low.modules[i]]!r}")
-            for i, (one, other) in enumerate(zip(low.sizes, high.sizes, strict=True))
-        ]
         changes = {
             number: change
             for number, (one, other) in enumerate(zip(low.operators, high.operators, strict=True))
             if (change := lines.operator(one, other)) is not None
         }
+        sizes = [
+            lines.through(one, other, f"storage {i} of {low.module_names[low.modules[i]]!r}")
+            for i, (one, other) in enumerate(zip(low.sizes, high.sizes, strict=True))
+        ]
         _check_proven(low, high, sizes)
         return cls(low, sizes, changes)
 

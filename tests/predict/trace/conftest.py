@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, Semantics, TraceTarget
 from bsprof.records import WorkloadSpec
 
+sys.path.insert(0, str(Path(__file__).parent))
 
 STEADY = Protocol()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
+from reduced_workloads import REDUCED
 
 from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, TraceTarget, ZeroGrad
-from bsprof.records import Category, Mode, Phase, WorkloadSpec
+from bsprof.records import Category, Mode, Phase
 
 
 def live_at(stream: Stream, position: int) -> dict[Category, int]:
@@ -20,7 +22,7 @@ def live_at(stream: Stream, position: int) -> dict[Category, int]:
 
 
 def test_every_storage_begins_once_and_ends_at_most_once_after_that(traced):
-    stream = traced("encoder-tiny", 2)
+    stream = traced("convnet", 2)
     seen: Counter[int] = Counter()
     for event in stream.events:
         seen[event] += 1
@@ -108,7 +110,8 @@ def test_inference_keeps_nothing(traced):
 def test_a_workload_is_traced_again_and_again_with_the_same_result():
     from bsprof.predict.trace.run import Tracer
 
-    spec = WorkloadSpec(model="gpt-tiny", lora_rank=4, activation_checkpointing="full", ema=True)
+    gpt2 = REDUCED["gpt2"]
+    spec = replace(gpt2, lora_rank=4, activation_checkpointing="full", ema=True)
     tracer = Tracer(spec, TraceTarget())
     first = tracer.trace(2)
     other = tracer.trace(3)
