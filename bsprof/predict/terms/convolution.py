@@ -7,8 +7,9 @@ that a convolution reads and writes:
   gradient of the input and as much for that of the weight. Found on half of the timm models with
   public device memory of an A100; the factors are weakly identified (1 to 2 do nearly as well,
   so does a forward pass with up to 0.5) and stand for no algorithm.
-- The same without TF32 (before Ampere, or switched off): a share of that. The same networks and
-  sizes need less per sample on a V100 and a T4 than on an RTX 3090 (SchedTune's table).
+- The same without TF32 (before Ampere, or switched off): nothing, and half of that as the upper
+  end. Of four networks in SchedTune's table the memory per sample on a V100, a T4 and a K80 is
+  what the tensors alone reserve, or less.
 - 16-bit in NCHW on tensor cores, which multiply channels-last tiles only: copies of input,
   output and weight with the layout changed, in every direction and for every kernel size.
 - Channels last needs no copies. Depthwise convolutions run by torch's own kernels, and 1 x 1 ones

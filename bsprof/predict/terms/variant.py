@@ -42,7 +42,7 @@ class Variant:
     forward_factor: float = 0.0
     data_factor: float = 1.5
     weight_factor: float = 1.5
-    plain_share: float = 0.5
+    plain_share: float = 0.0
     outside: End = End.NOMINAL
     slack: float = 0.0
     scratch: float = 1.0
@@ -63,7 +63,7 @@ VARIANTS: tuple[Variant, ...] = (
         forward_factor=1.0,
         data_factor=2.0,
         weight_factor=2.0,
-        plain_share=1.0,
+        plain_share=0.5,
         outside=End.HIGH,
         slack=SLACK,
     ),

@@ -71,10 +71,10 @@ def test_a_grouped_one_moves_as_much():
 
 
 def test_without_tf32_a_share_of_it():
-    nominal = workspaces(backward(), AMPERE, NOMINAL)
-    plain = workspaces(backward(), VOLTA, NOMINAL)
-    assert plain.data == round(NOMINAL.plain_share * nominal.data)
-    assert plain.weight == round(NOMINAL.plain_share * nominal.weight)
+    assert workspaces(backward(), VOLTA, NOMINAL) == Workspaces()
+    half = dataclasses.replace(NOMINAL, plain_share=0.5)
+    nominal, plain = (workspaces(backward(), units, half) for units in (AMPERE, VOLTA))
+    assert (plain.data, plain.weight) == (nominal.data // 2, nominal.weight // 2)
 
 
 def test_what_is_not_computed_needs_nothing():
