@@ -11,9 +11,25 @@ from types import ModuleType
 from bsprof.errors import UsageError
 from bsprof.validate.cases import Case, Skipped
 from bsprof.validate.rows import Row, read_rows
-from bsprof.validate.sources import gpumemnet, timm_3090
+from bsprof.validate.sources import (
+    fms,
+    gpt2,
+    gpu_insights,
+    gpumemnet,
+    litgpt,
+    timm_3090,
+    torchtune,
+)
 
-SOURCES: tuple[ModuleType, ...] = (timm_3090, gpumemnet)
+SOURCES: tuple[ModuleType, ...] = (
+    timm_3090,
+    gpumemnet,
+    fms,
+    litgpt,
+    gpt2,
+    torchtune,
+    gpu_insights,
+)
 """In the order of the tables. Each has `NAME`, `FILE`, `ASSUMPTIONS` and `read(row)`."""
 
 
