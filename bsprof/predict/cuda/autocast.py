@@ -1,7 +1,7 @@
 """CUDA's autocast policy on CPU tensors.
 
-What the CPU treats alike keeps its
-kernel; what the CPU casts and CUDA does not falls through to the operators it is made of.
+What the CPU treats alike keeps its kernel; what the CPU casts and CUDA does not falls through to
+the operators it is made of.
 """
 
 from __future__ import annotations

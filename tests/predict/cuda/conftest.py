@@ -14,10 +14,15 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Bytes of the storages that operators made and that still live, each once, unrounded."""
+    """Bytes of the storages that operators made and that still live, each once.
 
-    def __init__(self) -> None:
+    Args:
+        unit: What each storage is rounded up to.
+    """
+
+    def __init__(self, unit: int = 1) -> None:
         super().__init__()
+        self.unit = unit
         self.now = 0
         self.peak = 0
         self.names: list[str] = []
@@ -30,7 +35,7 @@ class LiveBytes(TorchDispatchMode):
         key = storage._cdata
         if key in self._seen:
             return
-        size = storage.nbytes()
+        size = -(-storage.nbytes() // self.unit) * self.unit
         self._seen.add(key)
         self.now += size
         self.peak = max(self.peak, self.now)
@@ -90,3 +95,9 @@ def held() -> Callable[..., int]:
         return sum(size for key, size in storages.items() if key not in given)
 
     return count
+
+
+@pytest.fixture
+def counting() -> type[LiveBytes]:
+    """The count itself."""
+    return LiveBytes

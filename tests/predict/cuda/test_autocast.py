@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
 
 from bsprof.predict.cuda.autocast_lists import (
     APPENDED,
@@ -151,6 +152,46 @@ def test_regions_nest_and_user_code_may_name_cuda():
         with old:
             assert (tensor @ tensor).dtype == torch.bfloat16
         assert (tensor @ tensor).dtype == torch.float32
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recomputation_runs_under_the_same_autocast(live, reentrant):
+    linear = torch.nn.Linear(64, 64)
+    types = []
+
+    def part(tensor):
+        product = linear(tensor)
+        types.append(product.dtype)
+        return product.softmax(-1)
+
+    with cuda_semantics(TARGET):
+        tensor = torch.ones(4, 64, requires_grad=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            out = checkpoint(part, tensor, use_reentrant=reentrant)
+        out.sum().backward()
+    assert types == [torch.bfloat16] * 2
+    assert out.dtype == torch.float32
+    assert linear.weight.grad.dtype == torch.float32
+    assert live.names.count("_softmax") == 2
+
+
+def test_custom_functions_may_name_cuda():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+        def forward(ctx, tensor):  # noqa: ARG004
+            assert not torch.is_autocast_enabled()
+            return tensor * 2
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cuda")
+        def backward(ctx, grad):  # noqa: ARG004
+            return grad * 2
+
+    with FakeTensorMode(), cuda_semantics(TARGET), torch.autocast("cuda"):
+        tensor = torch.ones(4, requires_grad=True)
+        Double.apply(tensor).sum().backward()
+        assert tensor.grad.shape == (4,)
 
 
 def weights_cast(live, function, calls, **options):
