@@ -31,7 +31,7 @@ _SINCE: Mapping[str, tuple[int, int]] = {
 
 _WITHOUT_EFFECT = re.compile(
     "pinned_.*|release_lock_on_(cuda|hip)malloc|graph_capture_record_stream_reuse"
-    "|throw_on_cudamalloc_oom|expandable_segments_handle_type"
+    "|throw_on_cudamalloc_oom"
 )
 """Options that decide no size of device memory."""
 

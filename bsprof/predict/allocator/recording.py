@@ -20,7 +20,7 @@ class Entry:
         action: `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`,
             `segment_map`, `segment_unmap`, `oom` or `snapshot`; others may follow.
         address: Where; of `oom`, what the device had left.
-        size: Bytes; of `alloc`, `free_*` and `oom` as requested.
+        size: Bytes; of `alloc` and `free_*` as requested, of `oom` rounded.
         stream: CUDA stream.
         pool: Memory pool; (0, 0) is the one that serves everything but CUDA graphs.
         label: Who asked, where it is known.
@@ -54,7 +54,8 @@ class RecordingAllocator(CachingAllocator):
         try:
             block = super().allocate(requested_bytes, stream)
         except DeviceOutOfMemory as error:
-            self._note("oom", error.free_bytes or 0, requested_bytes, stream)
+            size = self.rules.block_bytes(requested_bytes)
+            self._note("oom", error.free_bytes or 0, size, stream)
             raise
         if block.size:
             self.labels[block.address] = self.label

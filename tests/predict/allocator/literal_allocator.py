@@ -133,7 +133,7 @@ class Literal:
         small = size <= MIB
         found = self.search(size, small, stream)
         if found is None:
-            found = self.ask(size, small, stream, requested)
+            found = self.ask(size, small, stream)
         segment, start, room = found
         rest = room - size
         if small or self.expandable:
@@ -242,7 +242,7 @@ class Literal:
             page += 1
         return end - start
 
-    def ask(self, size, small, stream, requested):
+    def ask(self, size, small, stream):
         if self.allowed is not None and self.threshold is not None:
             self.collect()
         found = self.driver(size, small, stream)
@@ -254,7 +254,7 @@ class Literal:
             found = self.driver(size, small, stream)
         if found is None:
             self.ooms += 1
-            self.note("oom", self.capacity - self.reserved, requested, stream)
+            self.note("oom", self.capacity - self.reserved, size, stream)
             raise OutOfMemory
         return found
 

@@ -85,7 +85,7 @@ def test_a_refusal_is_in_the_history(tmp_path):
     path, found, _ = written(tmp_path, training(), (), AllocatorRules(), 200 * MIB)
     last = json.loads(path.read_text())["device_traces"][0][-1]
     assert found.refusal is not None
-    assert (last["action"], last["size"]) == ("oom", found.refusal.requested_bytes)
+    assert (last["action"], last["size"]) == ("oom", 41 * MIB + 512)
     assert last["device_free"] == found.refusal.free_bytes
     assert last["frames"] == [{"filename": "model", "line": 0, "name": "net.1"}]
 
