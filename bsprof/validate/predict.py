@@ -12,7 +12,6 @@ from bsprof.measure.crew import Trouble
 from bsprof.predict.allocator import Verdict
 from bsprof.predict.memory import MemoryModel, MemoryPrediction
 from bsprof.predict.room import Conditions
-from bsprof.predict.search import largest_that
 from bsprof.predict.targets import trace_target
 from bsprof.predict.traces import Traces
 from bsprof.predict.worker import TraceWorker
@@ -143,7 +142,7 @@ def _bracket_answer(
         upper_fits=upper,
         lower_near=lower_near,
         upper_near=upper_near,
-        recommended=_recommended(model, bracket, traces) if bracket.fits else None,
+        recommended=_recommended(model, bracket) if bracket.fits else None,
         fits=bracket.fits,
         fails=bracket.fails,
     )
@@ -158,17 +157,17 @@ def _fits_with(model: MemoryModel, size: int, traces: Traces, share: float) -> b
     return other.verdict(size) is not Verdict.OUT_OF_MEMORY
 
 
-def _recommended(model: MemoryModel, bracket: Bracket, traces: Traces) -> int:
-    """The largest size whose upper end leaves the usual headroom; 0 where none does."""
+def _recommended(model: MemoryModel, bracket: Bracket) -> int:
+    """Of the bracket's ends and half of the lower one, the largest that would be recommended.
+
+    A size is recommended where its upper end leaves the usual headroom; 0 where none of them is.
+    """
     limit = model.conditions.usable_bytes() * (1 - DEFAULT_HEADROOM)
-    return (
-        largest_that(
-            lambda size: model.predict(size).device_used_bytes.high <= limit,
-            guess=bracket.fits,
-            smallest=traces.smallest(),
-        )
-        or 0
-    )
+    sizes = (bracket.fails or 0, bracket.fits, -(-bracket.fits // 2))
+    for size in sizes:
+        if size and model.predict(size).device_used_bytes.high <= limit:
+            return size
+    return 0
 
 
 def _device(case: Case) -> DeviceSpec:

@@ -187,7 +187,8 @@ class BracketAnswer:
             was tried.
         lower_near: Whether the lower end would fit with `NEAR` of its predicted peak less.
         upper_near: Whether the upper end would not fit with `NEAR` of its predicted peak more.
-        recommended: Largest size that is recommended with the usual headroom; None when unknown.
+        recommended: Largest of the sizes asked about that is recommended with the usual headroom;
+            None when unknown.
         fits: The size that ran; 0 where none did.
         fails: The next one, which ran out of memory; None where none was tried.
     """

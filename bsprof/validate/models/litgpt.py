@@ -227,8 +227,6 @@ class LitGpt(nn.Module):
         self.lm_head = LoraLinear(
             size.width, size.vocabulary, bias=size.bias, rank=rank if head else 0
         )
-        if size.tied:
-            self.lm_head.linear.weight = self.wte.weight
 
     def forward(self, tokens: Tensor, chunk: int = CHUNK) -> list[Tensor]:
         """Logits in chunks along the tokens."""

@@ -31,7 +31,6 @@ class Size:
     bias: bool = False
     norm: str = "rms"
     offset: bool = False
-    tied: bool = False
     post_norms: bool = False
     cap: bool = False
 
@@ -177,7 +176,6 @@ SIZES = {
         rotary=256,
         gated="gelu",
         offset=True,
-        tied=True,
     ),
     "gemma-2-2b": Size(
         layers=26,
@@ -190,10 +188,10 @@ SIZES = {
         rotary=256,
         gated="gelu",
         offset=True,
-        tied=True,
         post_norms=True,
         cap=True,
     ),
 }
-"""By name; Llama 3.2's output projections are not tied in litgpt. Sizes from the models' published
+"""By name. No output projection is tied to the embedding: litgpt keeps a
+copy also where the published model shares it (Gemma, Llama 3.2). Sizes from the models' published
 configurations, vocabularies padded as litgpt pads them."""

@@ -83,7 +83,9 @@ def read(row: Row) -> Case | Skipped:
     if problem is not None:
         return skipped(problem, counts=False)
     name = _MODELS.get(published)
-    if "config gemma2" in row.text("notes"):  # the file's own name of that row's model is coarser
+    if "config gemma2-2b" in row.text(
+        "notes"
+    ):  # the file's own name of that row's model is coarser
         name = "gemma-2-2b"
     if name is None:
         return skipped(f"no model {published!r} here")
