@@ -12,11 +12,12 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bsprof.errors import WorkloadError
+from bsprof.errors import BsprofError, WorkloadError
 from bsprof.measure.host import host_memory
+from bsprof.predict.trace.places import place_of, told
 from bsprof.records import Note
 from bsprof.units import format_bytes
-from bsprof.workloads.faults import user_code, user_location
+from bsprof.workloads.faults import user_code
 
 HOST_SHARE = 0.8
 """Largest share of the host's free memory that a real build may take. Heuristic: constructors
@@ -34,7 +35,7 @@ tables that constructors compute with are not random."""
 _Register = Callable[[nn.Module, str, Any], None]
 
 
-class _OverBudget(Exception):
+class _OverBudget(BsprofError):
     """A real build has made more parameters than the host's memory holds."""
 
 
@@ -75,10 +76,9 @@ def build_model(make: Callable[[], nn.Module], name: str) -> tuple[nn.Module, tu
         with torch.device("meta"):
             return make(), (_note("on the meta device", first),)
     except Exception as error:
-        where = user_location(first) or innermost(first)
         raise WorkloadError(
             f"cannot build {name} without its weights' memory",
-            found=f"{where}: {_line(first)}\non the meta device: {_line(error)}",
+            found=f"{place_of(first)}: {told(first)}\non the meta device: {told(error)}",
             next_step=f"trace it on a host with more than {format_bytes(counted.bytes)} of free "
             "memory for its weights",
         ) from error
@@ -145,7 +145,7 @@ class _Counted:
                 seen[id(parameter)] = weakref.ref(parameter)
                 self._add(parameter)
                 if self.bytes > self._limit:
-                    raise _OverBudget
+                    raise _OverBudget("the weights do not fit into memory")
 
         with _registering(register):
             yield
@@ -173,22 +173,5 @@ def _note(way: str, error: Exception) -> Note:
     return Note(
         code="built-otherwise",
         message=f"the model was built {way}: its constructor reads its own weights "
-        f"({innermost(error)})",
+        f"({place_of(error)})",
     )
-
-
-def innermost(error: BaseException) -> str:
-    """The line outside of torch and bsprof where an error arose; `?` where there is none."""
-    found = "?"
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if "/torch/" not in file and "bsprof/" not in file:
-            found = f"{file}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return found
-
-
-def _line(error: BaseException) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -24,15 +24,16 @@ from bsprof.errors import WorkloadError
 from bsprof.predict.cuda.semantics import cuda_semantics
 from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, TraceTarget, ZeroGrad
-from bsprof.predict.trace.building import build_model, innermost
+from bsprof.predict.trace.building import build_model
 from bsprof.predict.trace.convert import Fakes, faked, movable
 from bsprof.predict.trace.known import KnownResults
 from bsprof.predict.trace.modules import ModuleStack
+from bsprof.predict.trace.places import place_of
 from bsprof.predict.trace.recorder import Recorder
 from bsprof.predict.trace.tracker import StreamTracker, quiet_collector
 from bsprof.records import Category, Note, Phase, WorkloadFacts, WorkloadKey, WorkloadSpec
 from bsprof.workloads.batches import map_tensors, tensors_in
-from bsprof.workloads.faults import user_code, user_location
+from bsprof.workloads.faults import user_code
 from bsprof.workloads.key import workload_key
 from bsprof.workloads.optimizers import state_tensors
 from bsprof.workloads.resolve import resolve
@@ -162,8 +163,20 @@ class _Run:
         return Traced(
             stream=self._recorder.stream(self._size, self._modules.names),
             facts=training.facts,
-            notes=(*tracer._notes, *training.notes),
+            notes=(*tracer._notes, *training.notes, *self._values_read()),
             key=workload_key(tracer.spec, training, operators),
+        )
+
+    def _values_read(self) -> tuple[Note, ...]:
+        if not self.tracker.values_read:
+            return ()
+        places = ", ".join(self.tracker.values_read)
+        return (
+            Note(
+                code="value-stood-in",
+                message=f"the step reads values of tensors, for which 1 stood in: {places}",
+                hint="a trace has no values; what depends on them may differ",
+            ),
         )
 
     def _arrived(self, tensor: Tensor) -> None:
@@ -267,11 +280,10 @@ def _told(name: str) -> Iterator[None]:
     try:
         yield
     except _UNKNOWN as error:
-        where = user_location(error) or innermost(error)
         operator = getattr(error, "func", None) or (error.args[0] if error.args else "?")
         raise WorkloadError(
             f"cannot trace {name}: its step depends on the values of tensors",
-            found=f"{where}: {operator}",
+            found=f"{place_of(error)}: {operator}",
             next_step="let shapes and branches depend on shapes only (no .item(), .tolist(), "
             "boolean masks or `if tensor`), or measure it on the device instead",
         ) from error

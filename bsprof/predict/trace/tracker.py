@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -18,6 +18,7 @@ from bsprof.accounting.traffic import tensors_in
 from bsprof.predict.trace.accumulation import ADD, IN_PLACE, alone, holders, is_dense
 from bsprof.predict.trace.known import KnownResults
 from bsprof.predict.trace.modules import ROOT, ModuleStack
+from bsprof.predict.trace.places import running_place
 from bsprof.predict.trace.plans import PLANS, Plan, plan_of
 from bsprof.predict.trace.recorder import UNFOLLOWED, RawOperand, Recorder
 from bsprof.records import Category, Phase
@@ -54,6 +55,10 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     and ends at the moment when its last owner lets go. Real tensors are the host's: what runs on
     them alone runs for real and is not recorded.
 
+    Attributes:
+        before_backward: Called once, when the next backward pass begins.
+        values_read: Lines that read a value of a tensor, for which 1 stood in.
+
     Args:
         known: Results of operators that the `FakeTensorMode` has given.
         modules: Of the model that runs.
@@ -70,6 +75,7 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, known: KnownResults, modules: ModuleStack, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._known = known
+        self.values_read: dict[str, None] = {}
         self.before_backward: Callable[[], None] | None = None
         self._modules = modules
         self._recorder = recorder
@@ -159,8 +165,8 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             run = self._known.call if plan.repeatable else _call
             if plan.is_view:
                 return run(func, args, kwargs)
-            if func is _READ and self._phase is Phase.OPTIMIZER_STEP:
-                return _stand_in(args[0])
+            if func is _READ:
+                return self._read(args[0])
             if self._in_backward and not recomputing and self._is_in_place(func, args, kwargs):
                 result = run(IN_PLACE[func], args, kwargs)
             else:
@@ -212,6 +218,22 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self._recomputed:
                 self._end_recomputation()
         return recomputing
+
+    def _read(self, tensor: Tensor) -> Any:
+        """What stands for a value that the run reads of the device.
+
+        An optimizer is told that nothing overflowed. Elsewhere numbers are read to be shown or to
+        scale by, not to branch on: a float is 1. What is whole or true may be a shape or a branch.
+        """
+        if self._phase is Phase.OPTIMIZER_STEP:
+            return _stand_in(tensor)
+        try:
+            return _READ(tensor)
+        except DataDependentOutputException:
+            if not tensor.is_floating_point():
+                raise
+            self.values_read[running_place()] = None
+            return 1.0
 
     def _call_before_backward(self) -> None:
         call, self.before_backward = self.before_backward, None
