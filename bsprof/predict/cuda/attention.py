@@ -18,6 +18,9 @@ from bsprof.predict.target import Software
 FIRST_TORCH = (2, 0)
 """First torch that has the function (1.13 had a private one that nothing used)."""
 
+GROUPED_SINCE = (2, 5)
+"""First torch in which fewer heads of keys than of queries can be asked for (`enable_gqa`)."""
+
 HALF = ("float16", "bfloat16")
 
 
@@ -130,7 +133,10 @@ def _common(call: AttentionCall, software: Software, *, grouped: bool) -> bool:
 
 def _flash(call: AttentionCall, capability: tuple[int, int], software: Software) -> bool:
     second = software.torch >= (2, 2)
-    if not _common(call, software, grouped=software.torch >= (2, 5)) or call.mask_shape is not None:
+    if (
+        not _common(call, software, grouped=software.torch >= GROUPED_SINCE)
+        or call.mask_shape is not None
+    ):
         return False
     sizes = {shape[-1] for shape in (call.query_shape, call.key_shape, call.value_shape)}
     size = max(sizes)

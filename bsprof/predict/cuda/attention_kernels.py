@@ -15,6 +15,7 @@ import torch
 from torch.nn.functional import pad
 
 from bsprof.predict.cuda.attention import (
+    GROUPED_SINCE,
     AttentionBackend,
     AttentionCall,
     attention_backend,
@@ -146,6 +147,14 @@ def _efficient_mask(
     return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
 
 
+def _repeated(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values with as many heads as the queries have."""
+    groups = query.shape[-3] // key.shape[-3]
+    return key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+
+
 def _written_out(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -159,8 +168,7 @@ def _written_out(
 ) -> torch.Tensor:
     """Attention as models wrote it before torch had the function; autocast acts on each step."""
     if enable_gqa:
-        groups = query.shape[-3] // key.shape[-3]
-        key, value = (tensor.repeat_interleave(groups, -3) for tensor in (key, value))
+        key, value = _repeated(query, key, value)
     scores = (query * (scale or query.shape[-1] ** -0.5)) @ key.transpose(-2, -1)
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
@@ -183,6 +191,10 @@ def _attention(target: TraceTarget, usual: list[int]) -> Kernel:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
+        if enable_gqa and target.software.torch < GROUPED_SINCE:
+            # Models repeated keys and values themselves before torch could share them.
+            key, value = _repeated(query, key, value)
+            enable_gqa = False
         call = _call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         order = priorities()
         own = None if order == usual else tuple(BY_NUMBER[n] for n in order if n in BY_NUMBER)

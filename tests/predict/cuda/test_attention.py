@@ -219,6 +219,20 @@ def test_autocast_decides_the_type_first(live):
     assert "_scaled_dot_product_flash_attention" in live.names
 
 
+@pytest.mark.parametrize(("version", "copies"), [((2, 4), 2), ((2, 5), 0)])
+def test_before_torch_2_5_shared_keys_are_repeated(live, version, copies):
+    query = tensors((2, 4, 16, 32))[0]
+    key, value = tensors((2, 2, 16, 32))[1:]
+    with cuda_semantics(TraceTarget(software=Software(torch=version))):
+        before = live.now
+        out = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        kept = live.now - before
+        out.sum().backward()
+    assert "_scaled_dot_product_flash_attention" in live.names
+    assert kept == pytest.approx(query.nbytes * (1 + copies), abs=2 * 4 * 16 * 4 + 64)
+    assert key.grad.shape == key.shape
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_inference_runs_the_same_kernels(live, mode):
     with cuda_semantics(TraceTarget()), mode():
