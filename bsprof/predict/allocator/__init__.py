@@ -1,6 +1,6 @@
 """The caching allocator of torch on CUDA, replayed without a device: no torch, no arrays."""
 
-from bsprof.predict.allocator.caching import CachingAllocator, DeviceOutOfMemory
+from bsprof.predict.allocator.caching import CachingAllocator
 from bsprof.predict.allocator.fit import needed_bytes
 from bsprof.predict.allocator.outcome import (
     PartPeaks,
@@ -12,6 +12,7 @@ from bsprof.predict.allocator.outcome import (
 )
 from bsprof.predict.allocator.recorded import RecordedReplay, replay_snapshot
 from bsprof.predict.allocator.recording import RecordingAllocator, record
+from bsprof.predict.allocator.refused import DeviceOutOfMemory
 from bsprof.predict.allocator.replay import replay, run
 from bsprof.predict.allocator.rules import AllocatorRules
 from bsprof.predict.allocator.schedule import Schedule

@@ -13,35 +13,9 @@ from collections.abc import Callable, Iterator
 from bsprof.predict.allocator.blocks import KEY_SHIFT, Block, Pool
 from bsprof.predict.allocator.driver import Driver
 from bsprof.predict.allocator.expandable import ExpandableSegments
+from bsprof.predict.allocator.refused import DeviceOutOfMemory
+from bsprof.predict.allocator.releasing import collect_garbage, release_oversize
 from bsprof.predict.allocator.rules import MIN_BLOCK_BYTES, SMALL_BYTES, AllocatorRules
-
-
-class DeviceOutOfMemory(Exception):
-    """The allocator gave up on a request: an outcome of a replay, not an error of bsprof.
-
-    Attributes:
-        requested_bytes: As asked.
-        segment_bytes: What the driver was asked for.
-        free_bytes: What the driver had left; None without a limit.
-        allocated_bytes, reserved_bytes: When it gave up, after the flush.
-    """
-
-    def __init__(
-        self,
-        *,
-        requested_bytes: int,
-        segment_bytes: int,
-        free_bytes: int | None,
-        allocated_bytes: int,
-        reserved_bytes: int,
-    ) -> None:
-        super().__init__(f"{requested_bytes} bytes requested, {free_bytes} free")
-        self.requested_bytes = requested_bytes
-        self.segment_bytes = segment_bytes
-        self.free_bytes = free_bytes
-        self.allocated_bytes = allocated_bytes
-        self.reserved_bytes = reserved_bytes
-
 
 Watcher = Callable[[str, int, int, int], None]
 """Told of a segment's coming and going, as snapshots name it (`segment_alloc`, `segment_free`,
@@ -67,6 +41,7 @@ class CachingAllocator:
         reserved_bytes: Bytes taken from the driver; `peak_reserved_bytes` its maximum.
         alloc_retries: Times the cache was flushed because the driver refused.
         ooms: Times it gave up.
+        allowed_bytes: What it may reserve under a memory fraction; None without one.
         large_searches: Searches of the large pools; how long a block has been free is counted in
             them.
         segments: The first block of every segment by its address.
@@ -94,13 +69,13 @@ class CachingAllocator:
         self.large_searches = 0
         self.segments: dict[int, Block] = {}
         device = device_bytes if device_bytes is not None else self.driver.capacity_bytes
-        self._allowed = (
+        self.allowed_bytes = (
             None
             if rules.memory_fraction is None or device is None
             else int(rules.memory_fraction * device)
         )
         self._collects = (
-            self._allowed is not None and rules.garbage_collection_threshold is not None
+            self.allowed_bytes is not None and rules.garbage_collection_threshold is not None
         )
         self._rounds = bool(rules.divisions)
         self._max_split = rules.max_split_bytes
@@ -206,7 +181,7 @@ class CachingAllocator:
                     if block.expandable is not None:
                         growing.append(block)
                     elif not block.is_split:
-                        self._release(block)
+                        self.release(block)
             if self._expandable is not None:
                 self._expandable.unmap(growing)
 
@@ -313,9 +288,9 @@ class CachingAllocator:
     def _new_block(self, pool: Pool, size: int, requested_bytes: int) -> Block:
         """A block from the driver, after as much releasing as it takes."""
         if self._collects:
-            self._collect_garbage()
+            collect_garbage(self)
         block = self._from_driver(pool, size)
-        if block is None and self._release_oversize(pool, size):
+        if block is None and release_oversize(self, pool, size):
             block = self._from_driver(pool, size)
         if block is None:
             self.empty_cache()
@@ -334,7 +309,10 @@ class CachingAllocator:
 
     def _from_driver(self, pool: Pool, size: int) -> Block | None:
         segment_bytes = self.rules.segment_bytes(size)
-        if self._allowed is not None and self.reserved_bytes + segment_bytes > self._allowed:
+        if (
+            self.allowed_bytes is not None
+            and self.reserved_bytes + segment_bytes > self.allowed_bytes
+        ):
             return None
         if self._expandable is not None:
             return self._expandable.grow(pool, size)
@@ -348,7 +326,7 @@ class CachingAllocator:
             self.watcher("segment_alloc", address, segment_bytes, pool.stream)
         return block
 
-    def _release(self, block: Block) -> None:
+    def release(self, block: Block) -> None:
         """Gives a free, unsplit segment back to the driver."""
         block.pool.remove(block)
         del self.segments[block.address]
@@ -356,44 +334,3 @@ class CachingAllocator:
         self.add_reserved(-block.size)
         if self.watcher is not None:
             self.watcher("segment_free", block.address, block.size, block.pool.stream)
-
-    def _release_oversize(self, pool: Pool, size: int) -> bool:
-        """Releases just enough blocks that are never split; whether that was enough."""
-        limit = self._max_split
-        if limit is None:
-            return False
-        wanted = max(size, limit)
-        place = bisect_left(pool.keys, wanted << KEY_SHIFT)
-        candidates = [pool.free[key] for key in pool.keys]
-        if place < len(candidates) and candidates[place].expandable is None:
-            self._release(candidates[place])
-            return True
-        released = 0
-        for block in reversed(candidates[:place]):
-            if released >= wanted or block.size < limit or block.expandable is not None:
-                break
-            released += block.size
-            self._release(block)
-        return released >= wanted
-
-    def _collect_garbage(self) -> None:
-        """Drops large segments that have been free for longest, once past the threshold."""
-        assert self._allowed is not None
-        assert self.rules.garbage_collection_threshold is not None
-        wanted = self.reserved_bytes - int(self.rules.garbage_collection_threshold * self._allowed)
-        if wanted <= 0:
-            return
-        idle = [
-            block
-            for _, pool in sorted(self._large.items())
-            for block in map(pool.free.__getitem__, pool.keys)
-            if not block.is_split
-        ]
-        while wanted > 0 and idle:
-            ages = [self.large_searches - block.born for block in idle]
-            threshold = sum(ages) / len(ages)
-            old = [block for block, age in zip(idle, ages, strict=True) if age >= threshold]
-            for block in old:
-                wanted -= block.size
-                idle.remove(block)
-                self._release(block)

@@ -6,18 +6,16 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
 from bsprof.errors import UsageError
-from bsprof.predict.allocator.blocks import Block, Pool
-from bsprof.predict.allocator.caching import CachingAllocator, DeviceOutOfMemory
-from bsprof.predict.allocator.driver import Driver
+from bsprof.predict.allocator.blocks import Block
+from bsprof.predict.allocator.changes import Change, change_of, changes_text, entry_text, grouped
+from bsprof.predict.allocator.following import GRANTS, RELEASES, FollowingAllocator, RecordedDriver
 from bsprof.predict.allocator.recording import Entry
-from bsprof.predict.allocator.rules import SMALL_BYTES, AllocatorRules
+from bsprof.predict.allocator.refused import DeviceOutOfMemory
+from bsprof.predict.allocator.rules import AllocatorRules
 from bsprof.predict.allocator.snapshot import RecordedBlock, Snapshot
 
-GRANTS = ("segment_alloc", "segment_map")
-RELEASES = ("segment_free", "segment_unmap")
 DEFAULT_POOL = (0, 0)
 
 READINGS = ("late ones in the flush", "all in the flush", "all before the search")
@@ -26,12 +24,6 @@ READINGS = ("late ones in the flush", "all in the flush", "all before the search
 A request first frees what other streams are done with, and its flush waits for all of the rest;
 a record does not tell where between them the search was, nor of a flush that releases nothing.
 """
-
-UNPLACED = 1 << 54
-"""Higher than any address of a device."""
-
-Change = tuple[str, int, int, int]
-"""A segment that came or went: action, address, size, stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,89 +138,6 @@ def replay_snapshot(
     )
 
 
-class _RecordedDriver(Driver):
-    """Grants what the record grants next, where it lay; refuses where it releases or ends."""
-
-    __slots__ = ("expected",)
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.expected: deque[Entry] = deque()
-
-    def take(self, size: int) -> bool:
-        if not self.expected or self.expected[0].action in RELEASES:
-            return False
-        if self.expected[0].size != size:
-            return False
-        self.expected.popleft()
-        return super().take(size)
-
-    def allocate(self, size: int) -> int | None:
-        address = self.expected[0].address if self.expected else 0
-        return address if self.take(size) else None
-
-    def reserve_addresses(self, size: int) -> int:
-        """Behind all others, until the record shows where such a segment lies."""
-        return UNPLACED + super().reserve_addresses(size)
-
-    def released(self) -> None:
-        """The allocator gave a segment back, as the record has it next."""
-        if self.expected and self.expected[0].action in RELEASES:
-            self.expected.popleft()
-
-
-class _FollowingAllocator(CachingAllocator):
-    """Can be asked beforehand whether a free block serves a request."""
-
-    def __init__(self, rules: AllocatorRules, **options: Any) -> None:
-        super().__init__(rules, **options)
-        self._searches_plainly = False
-
-    def finds(self, requested_bytes: int, stream: int) -> bool:
-        """Whether a request would be served without the driver."""
-        size = self.rules.block_bytes(requested_bytes)
-        pool = (self._small if size <= SMALL_BYTES else self._large).get(stream)
-        if pool is None:
-            return False
-        searches = self.large_searches
-        block = self._search(pool, size)
-        self.large_searches = searches
-        if block is not None:
-            born = block.born
-            pool.insert(block)
-            block.born = born
-        return block is not None
-
-    def place_unmapped(self, requested_bytes: int, stream: int, grants: Sequence[Entry]) -> None:
-        """Puts expandable segments that have no page yet where the record has them.
-
-        It shows that only when the first page is mapped.
-        """
-        if self._expandable is None:
-            return
-        for address, block in tuple(self.segments.items()):
-            if not block.mapped and not block.is_split:
-                del self.segments[address]
-                block.pool.unmapped.remove(block)
-        new = [grant.address for grant in grants if not self.is_known(grant.address)]
-        if not new:
-            return
-        is_small = self.rules.block_bytes(requested_bytes) <= SMALL_BYTES
-        pools = self._small if is_small else self._large
-        pool = pools.setdefault(stream, Pool(is_small=is_small, stream=stream))
-        self._expandable.reserve(pool, new[0])
-
-    def is_known(self, address: int) -> bool:
-        """Whether an address lies in a block, or where one without memory begins to be mapped.
-
-        How far a segment's addresses go is not known where the device's memory is not.
-        """
-        return any(
-            block.address <= address < block.address + (block.size if block.mapped else 1)
-            for block in self.blocks()
-        )
-
-
 class _Parted(Exception):
     def __init__(self, recorded: str, replayed: str) -> None:
         super().__init__(recorded, replayed)
@@ -244,9 +153,9 @@ class _Follower:
     ) -> None:
         self.readings = readings
         self.ambiguous = -1
-        self.driver = _RecordedDriver()
+        self.driver = RecordedDriver()
         self.told: list[Change] = []
-        self.allocator = _FollowingAllocator(
+        self.allocator = FollowingAllocator(
             rules, device_bytes=device_bytes, driver=self.driver, watcher=self._hear
         )
         self.held: dict[int, Block] = {}
@@ -340,7 +249,7 @@ class _Follower:
         self._compare(expected)
         self._complete()
         if entry.action == "oom":
-            raise _Parted(_text(entry), f"block at {block.address:#x}")
+            raise _Parted(entry_text(entry), f"block at {block.address:#x}")
         if block.address != entry.address:
             raise self._unlike(entry, f"block at {block.address:#x}")
         self.held[block.address] = block
@@ -374,51 +283,24 @@ class _Follower:
     def _compare(self, expected: Sequence[Entry]) -> None:
         """Whether segments came and went as expected; the order of releases in a row is free."""
         told, self.told = self.told, []
-        recorded = [_change(entry) for entry in expected]
-        for ours, theirs in zip_longest(_grouped(told), _grouped(recorded), fillvalue=()):
+        recorded = [change_of(entry) for entry in expected]
+        for ours, theirs in zip_longest(grouped(told), grouped(recorded), fillvalue=()):
             if ours != theirs:
                 only_theirs = [change for change in theirs if change not in ours]
                 only_ours = [change for change in ours if change not in theirs]
-                raise _Parted(_changes(only_theirs), _changes(only_ours))
+                raise _Parted(changes_text(only_theirs), changes_text(only_ours))
         self.segments += len(told)
 
     def _unlike(self, entry: Entry, replayed: str) -> Exception:
         """A difference, or a block of a segment that the history does not show."""
         known = self.allocator.is_known(entry.address)
-        return _Parted(_text(entry), replayed) if known else _incomplete(entry)
+        return _Parted(entry_text(entry), replayed) if known else _incomplete(entry)
 
 
 def _incomplete(entry: Entry) -> UsageError:
     return UsageError(
         "cannot replay this history: it does not begin with an empty allocator",
-        found=f"{_text(entry)}, of which the history does not show the beginning",
+        found=f"{entry_text(entry)}, of which the history does not show the beginning",
         next_step="record from before the first allocation, with max_entries high enough: "
         "torch.cuda.memory._record_memory_history(max_entries=10_000_000)",
     )
-
-
-def _grouped(changes: Sequence[Change]) -> list[tuple[Change, ...]]:
-    """Releases in a row as one sorted group, every grant as its own."""
-    groups: list[list[Change]] = []
-    row: list[Change] = []
-    for change in changes:
-        if change[0] in RELEASES:
-            row.append(change)
-            continue
-        groups += [row, [change]]
-        row = []
-    groups.append(row)
-    return [tuple(sorted(group)) for group in groups if group]
-
-
-def _change(entry: Entry) -> Change:
-    return entry.action, entry.address, entry.size, entry.stream
-
-
-def _changes(changes: Sequence[Change]) -> str:
-    texts = [f"{action} of {size} bytes at {at:#x}" for action, at, size, _ in changes]
-    return "; ".join(texts) or "nothing"
-
-
-def _text(entry: Entry) -> str:
-    return f"{entry.action} of {entry.size} bytes at {entry.address:#x}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bsprof.predict.allocator.blocks import Block
-from bsprof.predict.allocator.caching import CachingAllocator, DeviceOutOfMemory
+from bsprof.predict.allocator.caching import CachingAllocator
 from bsprof.predict.allocator.outcome import Replay
+from bsprof.predict.allocator.refused import DeviceOutOfMemory
 from bsprof.predict.allocator.replay import run
 from bsprof.predict.allocator.rules import AllocatorRules
 from bsprof.predict.allocator.schedule import Schedule

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bsprof.predict.allocator.blocks import Block
-from bsprof.predict.allocator.caching import CachingAllocator, DeviceOutOfMemory
+from bsprof.predict.allocator.caching import CachingAllocator
 from bsprof.predict.allocator.outcome import PartPeaks, Refusal, Replay, Verdict
 from bsprof.predict.allocator.owners import draw_timeline, find_peak
+from bsprof.predict.allocator.refused import DeviceOutOfMemory
 from bsprof.predict.allocator.rules import AllocatorRules
 from bsprof.predict.allocator.schedule import Part, Schedule
 from bsprof.predict.stream import Insertion, Stream
