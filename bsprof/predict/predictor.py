@@ -90,7 +90,6 @@ class Predictor:
             key=traces.key,
             notes=traces.notes,
             allocator_notes=replays.rules.notes,
-            traced_sizes=traces.traced_sizes,
             points=points,
             largest=largest,
             after_flush=forecast.largest_after_flush(int(largest.value)) if largest else None,

@@ -36,7 +36,6 @@ class Answer:
     Attributes:
         notes: Of the traces.
         allocator_notes: Of the allocator's settings.
-        traced_sizes: Sizes that were traced themselves; the others follow from these.
         largest: Largest size that fits without a cache flush; None where none does or it was not
             looked for.
         after_flush: Largest size that runs, if need be after a cache flush.
@@ -52,7 +51,6 @@ class Answer:
     key: WorkloadKey
     notes: tuple[Note, ...]
     allocator_notes: tuple[str, ...]
-    traced_sizes: tuple[int, ...]
     points: tuple[Point, ...]
     largest: Quantity | None
     after_flush: int | None

@@ -75,11 +75,6 @@ class Traces:
             target in traced.shared_by for traced in self._traced.values()
         )
 
-    @property
-    def traced_sizes(self) -> tuple[int, ...]:
-        """Sizes that were traced themselves."""
-        return tuple(sorted(self._traced))
-
     def prepare(self, sizes: Sequence[int] = (), cap: int | None = None) -> None:
         """Trace what is needed for the sizes; without any, for every size up to the cap.
 
