@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bsprof.predict.allocator import Verdict
 from bsprof.predict.memory import MemoryPrediction
+from bsprof.predict.module_groups import grouped
 from bsprof.records import (
     Category,
     Failure,
@@ -63,6 +64,7 @@ def point_of(
         failure=None if fits else _failure(prediction, usable_bytes),
         prediction=PointPrediction(
             top_modules=dict([m for m in prediction.top_modules if m[0]][:TOP_MODULES]),
+            module_groups=dict(grouped(prediction.top_modules)[:TOP_MODULES]),
             terms=prediction.terms,
             timeline=timeline,
         ),

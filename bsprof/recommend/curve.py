@@ -77,6 +77,8 @@ class Curve:
             belongs to one round.
         memory_field: Which of `MEMORY_FIELDS` all points have; None when they share none.
         extra_bytes: Memory that every size needs on top of what was measured.
+        is_computed: Whether memory was predicted: then it bends upwards only, but for rounding,
+            and what lies between two sizes is bounded below by the lines through their neighbours.
     """
 
     points: Mapping[int, Point]
@@ -86,6 +88,7 @@ class Curve:
     rounds: Mapping[Term, Sequence[float]]
     memory_field: str | None
     extra_bytes: int = 0
+    is_computed: bool = False
 
     @classmethod
     def of(cls, profile: Profile, *, extra_bytes: int = 0) -> Curve:
@@ -117,6 +120,7 @@ class Curve:
             },
             memory_field=next(fields, None) if points else None,
             extra_bytes=extra_bytes,
+            is_computed=profile.origin is Origin.PREDICTED,
         )
 
     @property
@@ -251,14 +255,29 @@ class Curve:
             share = (size - below) / (above - below)
             value = lower.value + share * (upper.value - lower.value)
             high = (lower.high + share * (upper.high - lower.high)) * (1 + ROUNDING_SHARE)
-            found = Quantity.ordered(
-                value, min(lower.low, upper.low), min(high, max(lower.high, upper.high))
-            )
+            low = min(lower.low, upper.low)
+            if self.is_computed:
+                low = max(low, self._least_between(size, below, above))
+            found = Quantity.ordered(value, low, min(high, max(lower.high, upper.high)))
         return Quantity(
             value=found.value + self.extra_bytes,
             low=found.low,  # the extra may turn out to be nothing
             high=found.high + self.extra_bytes,
         )
+
+    def _least_between(self, size: int, below: int, above: int) -> float:
+        """Lower end of memory between two sizes: the lines beside them, less rounding."""
+        sizes = self.sizes
+        at = sizes.index(below)
+        ends = []
+        for first, second in ((at - 1, at), (at + 1, at + 2)):
+            if first >= 0 and second < len(sizes):
+                a, b = sizes[first], sizes[second]
+                low_a, low_b = (self._measured_bytes(s).low for s in (a, b))
+                ends.append(low_a + (low_b - low_a) * (size - a) / (b - a))
+        chord = [self._measured_bytes(s).low for s in (below, above)]
+        most = max(ends, default=min(chord)) * (1 - ROUNDING_SHARE)
+        return min(most, chord[0] + (chord[1] - chord[0]) * (size - below) / (above - below))
 
     def ceiling_bytes(self, size: int) -> float:
         """Upper end of memory over all sizes up to `size`: never falls as the size grows."""

@@ -165,7 +165,7 @@ def predicted_changes(profile: Profile, micro_batch_size: int, allowed_bytes: fl
     if enough:
         return "; or ".join(map(_predicted, enough[:_MOST_CHANGES]))
     best = min(changes, key=lambda c: c.device_used_bytes.high)
-    return f"no single change is enough; the largest saving: {_predicted(best)}"
+    return f"no predicted change is enough; the largest saving: {_predicted(best)}"
 
 
 def _predicted(change: Change) -> str:

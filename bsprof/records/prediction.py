@@ -113,11 +113,14 @@ class PointPrediction:
     Attributes:
         top_modules: Bytes live at the allocated peak by the module that made them, the largest
             few; `""` is what no module made.
+        module_groups: The same for modules that repeat each other, put together: those whose
+            names differ in numbers alone are `blocks.*.mlp.up`.
         terms: Amounts that depend on the size (workspaces).
         timeline: None when it was not kept.
     """
 
     top_modules: Mapping[str, int] = field(default_factory=dict)
+    module_groups: Mapping[str, int] = field(default_factory=dict)
     terms: tuple[Term, ...] = ()
     timeline: Timeline | None = None
 

@@ -140,6 +140,14 @@ class Profile:
                 next_step="ask for other sizes, or allow more memory (--memory-limit) or time "
                 "(--time-budget)",
             )
+        if self.origin is Origin.PREDICTED:
+            raise MeasurementError(
+                f"no micro-batch size of {model} is predicted to fit on {self.device.name}",
+                found=f"the smallest, {size}: {reason}",
+                next_step="see what would make it fit, or use another device"
+                if self.prediction is not None and self.prediction.changes
+                else "use a smaller model, input or micro-batch, or another device",
+            )
         raise MeasurementError(
             f"no micro-batch size of {model} gave a usable measurement",
             found=f"the smallest tried, {size}, ended {found.status}: {reason}",

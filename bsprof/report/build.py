@@ -178,6 +178,11 @@ def _predicted_memory(profile: Profile) -> SampledCurve | None:
 
 
 def _predicted_phases(profile: Profile) -> dict[Phase, SampledCurve]:
+    """What each phase would need alone: its live bytes, and what the device holds beyond them.
+
+    The device's own numbers by phase do not tell phases apart: an allocator keeps what the phase
+    before had.
+    """
     curves = {}
     for phase in Phase:
         pairs = [(p.micro_batch_size, _of_phase(p, phase)) for p in profile.points]
@@ -188,8 +193,11 @@ def _predicted_phases(profile: Profile) -> dict[Phase, SampledCurve]:
     return curves
 
 
-def _of_phase(point: Point, phase: Phase) -> int | None:
-    return None if point.memory is None else point.memory.device_used_by_phase_bytes.get(phase)
+def _of_phase(point: Point, phase: Phase) -> float | None:
+    live = {} if point.memory is None else point.memory.allocated_by_phase_bytes
+    if phase not in live or point.device_used_bytes is None:
+        return None
+    return point.device_used_bytes.value - max(live.values()) + live[phase]
 
 
 def _memory_sizes(fit: MemoryFit, profile: Profile) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bsprof.records import Phase, Point, Profile
+from bsprof.records import Origin, Phase, Point, Profile
 from bsprof.report.data import ProfileView, ReportData, SampledCurve
 from bsprof.report.limits import draw_limits
 from bsprof.report.panel import Panel, byte_unit, legend_below, size_axis
@@ -60,6 +60,10 @@ def _draw_phases(panel: Panel, data: ReportData, view: ProfileView, per_unit: fl
     labelled = set(view.memory_by_phase)
     for point in view.profile.points:
         phases = {} if point.memory is None else point.memory.device_used_by_phase_bytes
+        if view.profile.origin is Origin.PREDICTED:  # with its interval, in its phase's colour
+            role = PHASE_ROLES[point.peak_phase] if point.peak_phase else "series1"
+            _peak_mark(panel, data, view, point, per_unit, role)
+            continue
         if not phases:
             _peak_mark(panel, data, view, point, per_unit, "series1")
             continue

@@ -6,7 +6,7 @@ from bsprof.records import Point
 from bsprof.report.words import CATEGORY_NAMES
 from bsprof.units import format_share
 
-NO_MODULE = "(no module)"
+NO_MODULE = "(no module: loss, gradients, optimizer)"
 
 
 def owner_text(point: Point) -> str:
@@ -20,8 +20,9 @@ def owner_text(point: Point) -> str:
 
 
 def ranked_modules(point: Point) -> list[tuple[str, int]]:
-    """Modules and their bytes at the peak, the largest first."""
-    modules = {} if point.prediction is None else point.prediction.top_modules
+    """Modules and their bytes at the peak, largest first; repeats together where that is known."""
+    known = point.prediction
+    modules = {} if known is None else known.module_groups or known.top_modules
     ranked = sorted(modules.items(), key=lambda item: (-item[1], item[0]))
     return [(name or NO_MODULE, held) for name, held in ranked if held > 0]
 

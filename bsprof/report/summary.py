@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bsprof.recommend.wording import rules_text
 from bsprof.records import Origin, Profile, Recommendation, Regime
 from bsprof.report.loading import loader_fact
+from bsprof.report.predicted import changes_table
 from bsprof.report.tables import Table, alternative_table, point_table
 from bsprof.report.words import (
     best_point,
@@ -82,6 +83,7 @@ def profile_summary(name: str, profile: Profile) -> Summary:
         reasons=(),
         table=point_table(profile, best.micro_batch_size if best else None),
         notes=tuple(note_text(note) for note in profile.notes),
+        more=tuple(t for t in (changes_table(profile),) if t is not None),
     )
 
 

@@ -20,7 +20,7 @@ from bsprof.records import (
     Recommendation,
     Regime,
 )
-from bsprof.report.owners import owner_text, ranked_modules
+from bsprof.report.owners import NO_MODULE, owner_text, ranked_modules
 from bsprof.report.words import (
     PHASE_NAMES,
     failure_text,
@@ -193,7 +193,7 @@ def _phase(point: Point) -> str:
 
 
 def _top_module(point: Point) -> str:
-    ranked = ranked_modules(point)
+    ranked = [found for found in ranked_modules(point) if found[0] != NO_MODULE]
     return f"{ranked[0][0]} {format_bytes(ranked[0][1])}" if ranked else ""
 
 

@@ -65,6 +65,15 @@ def test_between_two_sizes_that_fit_the_largest_within_the_limit_is_taken():
     assert plan.device_used_bytes.high <= LIMIT
 
 
+def test_the_interval_between_two_sizes_is_bounded_by_the_lines_beside_them():
+    points = [predicted_point(b, (2 + b) * GIB, share=0.01) for b in (1, 2, 16)]
+    profile = replace(predicted_profile(), points=tuple(points))
+    used = recommend_plan(profile, target_batch=30, headroom=0.2).plan.device_used_bytes
+    assert used.value == pytest.approx(17 * GIB)
+    assert used.low == pytest.approx(0.99 * 17 * 0.98 * GIB)
+    assert used.high == pytest.approx(1.01 * 17 * 1.02 * GIB)
+
+
 def test_nothing_is_interpolated_across_a_size_that_fits_only_after_a_flush():
     flushed = predicted_point(64, 20 * GIB, alloc_retries=1)
     points = [predicted_point(32, 8 * GIB), flushed, predicted_point(100, 21 * GIB)]
@@ -222,7 +231,8 @@ def test_a_change_that_leaves_no_headroom_is_no_help():
     profile = replace(predicted_profile(), points=(point,), prediction=rules)
     with pytest.raises(NoFeasibleBatch) as found:
         recommend_plan(profile, target_batch=64, headroom=0.2)
-    assert found.value.next_step.startswith("no single change is enough; the largest saving: full")
+    step = found.value.next_step
+    assert step.startswith("no predicted change is enough; the largest saving: full")
 
 
 def test_smaller_sizes_are_predicted_before_anything_is_changed():

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from bsprof.errors import ProfileFormatError
+from bsprof.errors import MeasurementError, ProfileFormatError
 from bsprof.records import (
     Category,
+    Failure,
+    Origin,
     Phase,
     Place,
+    Point,
     PointPrediction,
+    PointStatus,
     Prediction,
     Profile,
     Quantity,
@@ -43,6 +47,19 @@ def test_a_prediction_survives_the_file(make_profile, make_point):
         points=(point,), prediction=Prediction(device="rtx-4090", terms=(context,))
     )
     assert from_json(Profile, to_json(profile)) == profile
+
+
+def test_a_prediction_in_which_nothing_fits_does_not_speak_of_measuring(make_profile):
+    failed = Point(
+        micro_batch_size=1,
+        status=PointStatus.OOM,
+        failure=Failure(reason="would need 171 GiB", phase="build"),
+    )
+    profile = make_profile(origin=Origin.PREDICTED, points=(failed,))
+    with pytest.raises(MeasurementError) as found:
+        profile.raise_for_status()
+    assert found.value.doing.endswith("is predicted to fit on Test Processor 3000")
+    assert found.value.found == "the smallest, 1: would need 171 GiB"
 
 
 @pytest.mark.parametrize(
