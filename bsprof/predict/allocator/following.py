@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 from bsprof.predict.allocator.blocks import Pool
@@ -41,8 +40,15 @@ class RecordedDriver(Driver):
         return address if self.take(size) else None
 
     def reserve_addresses(self, size: int) -> int:
-        """Behind all others, until the record shows where such a segment lies."""
+        """Where the record maps next; else behind all others, until it shows where it lies."""
+        if self.following is not None and self.following.action in GRANTS:
+            return self.following.address
         return UNPLACED + super().reserve_addresses(size)
+
+    @property
+    def following(self) -> Entry | None:
+        """The next segment that comes or goes for the request at hand."""
+        return self.expected[0] if self.expected else None
 
     def released(self) -> None:
         """The allocator gave a segment back, as the record has it next."""
@@ -72,24 +78,25 @@ class FollowingAllocator(CachingAllocator):
             block.born = born
         return block is not None
 
-    def place_unmapped(self, requested_bytes: int, stream: int, grants: Sequence[Entry]) -> None:
-        """Puts expandable segments that have no page yet where the record has them.
-
-        It shows that only when the first page is mapped.
-        """
-        if self._expandable is None:
-            return
+    def forget_unmapped(self) -> None:
+        """Drops expandable segments without a page; see `place_unmapped`."""
         for address, block in tuple(self.segments.items()):
             if not block.mapped and not block.is_split:
                 del self.segments[address]
                 block.pool.unmapped.remove(block)
-        new = [grant.address for grant in grants if not self.is_known(grant.address)]
-        if not new:
+
+    def place_unmapped(self, requested_bytes: int, stream: int, following: Entry | None) -> None:
+        """Puts an expandable segment without a page where the record maps its first one next.
+
+        A record shows no earlier where such a segment lies.
+        """
+        if self._expandable is None or following is None or following.action != "segment_map":
             return
-        is_small = self.rules.block_bytes(requested_bytes) <= SMALL_BYTES
-        pools = self._small if is_small else self._large
-        pool = pools.setdefault(stream, Pool(is_small=is_small, stream=stream))
-        self._expandable.reserve(pool, new[0])
+        if not self.is_known(following.address):
+            is_small = self.rules.block_bytes(requested_bytes) <= SMALL_BYTES
+            pools = self._small if is_small else self._large
+            pool = pools.setdefault(stream, Pool(is_small=is_small, stream=stream))
+            self._expandable.reserve(pool, following.address)
 
     def is_known(self, address: int) -> bool:
         """Whether an address lies in a block, or where one without memory begins to be mapped.

@@ -162,6 +162,7 @@ class _Follower:
         self.waiting: dict[int, Block] = {}
         self.pending: list[Entry] = []
         self.completed: list[tuple[Block, bool]] = []
+        self.asked = (0, 0)
         self.segments = 0
         self.allocations = 0
         self.skipped = 0
@@ -202,6 +203,11 @@ class _Follower:
         self.told.append((action, address, size, stream))
         if action in RELEASES:
             self.driver.released()
+        self._place_next()
+
+    def _place_next(self) -> None:
+        size, on = self.asked
+        self.allocator.place_unmapped(size, on, self.driver.following)
 
     def _step(self, number: int, entry: Entry, previous: Entry | None) -> None:
         if entry.action in GRANTS or entry.action in RELEASES:
@@ -236,8 +242,9 @@ class _Follower:
             self._empty_cache()
         expected, self.pending = self.pending, []
         self.driver.expected = deque(expected)
-        grants = [change for change in expected if change.action in GRANTS]
-        self.allocator.place_unmapped(entry.size, entry.stream, grants)
+        self.asked = (entry.size, entry.stream)
+        self.allocator.forget_unmapped()
+        self._place_next()
         try:
             block = self.allocator.allocate(entry.size, entry.stream)
         except DeviceOutOfMemory:
