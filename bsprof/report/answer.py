@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bsprof.records import Origin, Recommendation
+from bsprof.recommend.curve import Curve
+from bsprof.recommend.infeasible import predicted_changes
+from bsprof.recommend.target import DEFAULT_HEADROOM
+from bsprof.records import Origin, Point, Recommendation
 from bsprof.report.data import ProfileView, ReportData
 from bsprof.report.owners import owner_text
 from bsprof.report.summary import recommendation_facts, recommendation_summary
@@ -139,6 +142,23 @@ def _fastest(view: ProfileView) -> Answer:
     )
 
 
+def _what_would_fit(data: ReportData, smallest: Point) -> str:
+    """The predicted changes with which the smallest size fits; empty where none was predicted."""
+    if len(data.views) > 1:
+        return ""
+    profile = data.views[0].profile
+    found = predicted_changes(profile, smallest.micro_batch_size, profile.device.usable_bytes)
+    return f" What would make it fit: {found}." if found else ""
+
+
+def _with_headroom(view: ProfileView) -> str:
+    """The largest size that leaves the usual headroom at the upper end of its memory."""
+    free = 1 - DEFAULT_HEADROOM
+    curve = Curve.of(view.profile)
+    size = curve.largest_within(free * view.profile.device.usable_bytes)
+    return "" if size is None else f"{size:,}"
+
+
 def _largest(view: ProfileView) -> Answer:
     """The largest size that fits, where nothing says which is the fastest."""
     profile = view.profile
@@ -154,6 +174,7 @@ def _largest(view: ProfileView) -> Answer:
     ]
     if profile.max_micro_batch_size is not None:
         facts.append(("largest that fits", size_range_text(profile.max_micro_batch_size)))
+    facts.append((f"with {format_share(DEFAULT_HEADROOM)} headroom", _with_headroom(view)))
     share = 0.0 if used is None else min(1.0, used.value / usable)
     text = f"{format_share(share)} of {format_bytes(usable)} usable memory at the peak"
     return Answer(
@@ -174,6 +195,7 @@ def _nothing_ran(data: ReportData) -> Answer:
     else:
         reason = failure_text(smallest) or status_text(smallest)
         why = f"The smallest tried, {smallest.micro_batch_size:,}: {reason}."
+        why += _what_would_fit(data, smallest)
     predicted = all(view.profile.origin is Origin.PREDICTED for view in data.views)
     return Answer(
         kicker="No answer",

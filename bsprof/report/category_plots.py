@@ -107,7 +107,7 @@ def draw_stack(panel: Panel, data: ReportData, view: ProfileView) -> None:
     limit = view.profile.device.usable_bytes
     panel.axes.set_ylim(bottom=0.0)
     draw_limits(panel, data, [limit], max(tops), per_unit)
-    if is_near(limit, max(tops)):
+    if is_near(limit, max(tops)) and any(p.is_ok for p in points):
         top = panel.axes.get_ylim()[1]
         panel.axes.set_ylim(top=min(top, _MOST_ABOVE * limit / per_unit))
     legend_below(panel)

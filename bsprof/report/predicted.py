@@ -29,7 +29,8 @@ def drawn_point(profile: Profile, chosen: int | None) -> Point | None:
 def terms_table(profile: Profile, point: Point | None) -> Table | None:
     """Every amount that no trace shows, with its source; those of one size among them."""
     terms = () if profile.prediction is None else profile.prediction.terms
-    of_size = () if point is None or point.prediction is None else point.prediction.terms
+    known = () if point is None or point.prediction is None else point.prediction.terms
+    of_size = tuple(term for term in known if term not in terms)
     if not terms and not of_size:
         return None
     size = "" if point is None else f"{point.micro_batch_size:,}"
@@ -74,7 +75,7 @@ def changes_table(profile: Profile) -> Table | None:
                 _saved(change.saved_bytes.value),
                 "fits" if change.fits else "does not fit",
             ),
-            emphasis=Emphasis.NONE if change.fits else Emphasis.FAILED,
+            emphasis=Emphasis.CHOSEN if change.fits else Emphasis.NONE,
         )
         for change in changes
     ]
@@ -133,7 +134,7 @@ def stage_name(stage: Stage) -> str:
     if stage.micro_step >= 0:
         way = "backward" if stage.backward else "forward"
         return f"{way} of micro-step {stage.micro_step + 1}"
-    return "between" if stage.phase is None else PHASE_NAMES[stage.phase]
+    return "between updates" if stage.phase is None else PHASE_NAMES[stage.phase]
 
 
 def stage_table(point: Point) -> Table | None:

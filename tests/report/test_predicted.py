@@ -118,6 +118,7 @@ def test_the_answer_is_the_largest_that_fits(predicted: Profile) -> None:
     assert facts["memory used"] == "1.97 GiB +-3.0 %"
     assert facts["peak in"] == "accumulation"
     assert facts["held by"] == "activations 80 %"
+    assert facts["with 5.0 % headroom"] == "32"
     assert "samples/s" not in facts
     assert answer.memory is not None
     assert answer.memory[0] == pytest.approx(2021 / 2080)
@@ -132,6 +133,7 @@ def test_where_nothing_fits_the_need_and_the_changes_are_shown(
     assert not answer.found
     assert answer.parts[0][0] == "No micro-batch size fits"
     assert "would need more than is usable" in answer.why
+    assert "What would make it fit: full activation checkpointing (--act" in answer.why
     html = render("html", data).decode()
     assert "What would make it fit" in html
     assert "--activation-checkpointing full" in html
@@ -292,6 +294,16 @@ def test_terms_have_their_sources(predicted: Profile) -> None:
     ]
     text = render("md", build_report([("a", predicted)])).decode()
     assert "own measurements of an idle process" in text
+
+
+def test_a_term_of_the_whole_is_not_said_again_at_a_size(predicted: Profile) -> None:
+    point = drawn_point(predicted, None)
+    assert point is not None
+    assert point.prediction is not None
+    assert predicted.prediction is not None
+    terms = (*predicted.prediction.terms, *point.prediction.terms)
+    again = replace(point, prediction=replace(point.prediction, terms=terms))
+    assert terms_table(predicted, again) == terms_table(predicted, point)
 
 
 def test_the_page_says_what_it_is_and_names_its_marks(predicted: Profile) -> None:
