@@ -118,6 +118,7 @@ class Tracer:
             UsageError: an option without effect.
         """
         mode = FakeTensorMode(allow_non_fake_inputs=True)
+        mode.cache_enabled = False  # `KnownResults` has it, and asks only for what it has not
         fakes = Fakes(mode)
         with ExitStack() as stack:
             stack.enter_context(quiet_collector())

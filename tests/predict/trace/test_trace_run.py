@@ -130,3 +130,14 @@ def test_operators_name_the_module_that_made_them(traced):
     assert ("aten.addmm", "0.0", False) in named
     assert ("aten.mm", "0.0", True) in named
     assert ("aten.mm", "3", False) not in named
+
+
+@pytest.mark.parametrize("name", ["convnet", pytest.param("t5", marks=pytest.mark.slow)])
+def test_results_that_are_known_are_those_of_the_fake_mode(monkeypatch, name):
+    from bsprof.predict.trace.known import KnownResults
+    from bsprof.predict.trace.run import trace_stream
+
+    short = Protocol(windows=(1, 1))
+    quick = trace_stream(REDUCED[name], 3, TraceTarget(), short).stream
+    monkeypatch.setattr(KnownResults, "call", lambda _, func, args, kwargs: func(*args, **kwargs))
+    assert trace_stream(REDUCED[name], 3, TraceTarget(), short).stream == quick
