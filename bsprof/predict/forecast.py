@@ -131,7 +131,7 @@ class Forecast:
 
     def _search(self, guess: int, need: End) -> int | None:
         return largest_that(
-            lambda b: self._model.fits(b, need),
+            self._model.fits_like(guess, need),
             guess=guess,
             smallest=self._smallest,
             cap=self._cap,

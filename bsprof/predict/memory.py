@@ -207,6 +207,16 @@ class MemoryModel:
         decide = all if need is End.HIGH else any
         return decide(self._fits(micro_batch_size, v, need) for v in self._distinct(need))
 
+    def fits_like(self, near: int, need: End) -> Callable[[int], bool]:
+        """What `fits` says of sizes near one, asked of the one variant that decides there."""
+        if need is End.NOMINAL:
+            return self.fits
+        decides = max if need is End.HIGH else min
+        variant = decides(
+            self._distinct(need), key=lambda v: self._unlimited(near, v).peak_reserved_bytes
+        )
+        return lambda size: self._fits(size, variant, need)
+
     def needed_bytes(self, micro_batch_size: int) -> float:
         """What a size uses in all where there is no limit, nominally."""
         return self._used(NOMINAL, self._unlimited(micro_batch_size, NOMINAL).peak_reserved_bytes)
