@@ -18,7 +18,7 @@ FMS = {
     "seq_len": "4096",
     "peak_mem_gib": "24.9",
     "oom": "0",
-    "notes": "framework_config=none; peft=lora r=16.0; r=16.0; targets=q_proj v_proj",
+    "notes": "framework_config=none; peft=lora r=16.0 targets=q_proj v_proj; nvidia_reserved_MiB=1",
 }
 LITGPT = {
     "kind": "train_lora",

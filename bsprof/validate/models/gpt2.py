@@ -21,12 +21,21 @@ class FusedCrossEntropy(torch.autograd.Function):
     """Mean cross entropy as a compiler fuses it: what it keeps is the logits, in their own type.
 
     The fp32 numbers between logits and loss are never written to memory, nor is the softmax: only
-    the logits and one normaliser a row.
+    the logits and one normaliser a row. A compiled model that returns its logits beside the loss
+    gets a gradient of zeros for them: autograd makes one for every output of the compiled function
+    that takes part in no loss.
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean over rows of logits (n, vocabulary) and targets (n,)."""
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, returned: bool) -> Tensor:
+        """Mean over rows of logits (n, vocabulary) and targets (n,).
+
+        Args:
+            ctx: Of autograd.
+            logits, targets: As they are.
+            returned: Whether the model returns the logits, too.
+        """
+        ctx.returned = returned
         rows = logits.new_empty(logits.shape[0], dtype=torch.float32)
         ctx.save_for_backward(logits, targets, rows)
         return rows.mean()
@@ -35,7 +44,10 @@ class FusedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *_grads: Any) -> Any:
         """One gradient of the logits, in their type."""
         logits, _, _ = ctx.saved_tensors
-        return torch.empty_like(logits), None
+        zeros = torch.zeros_like(logits) if ctx.returned else None
+        grad = torch.empty_like(logits)
+        del zeros
+        return grad, None, None
 
 
 class Attention(nn.Module):
@@ -87,9 +99,11 @@ class Block(nn.Module):
 class Gpt2(nn.Module):
     """Tokens and targets to logits and loss, as these trainers' models return both."""
 
-    def __init__(self, kind: str, *, keeps_mask: bool, compiled: bool) -> None:
+    def __init__(
+        self, kind: str, *, keeps_mask: bool, compiled: bool, returns_logits: bool
+    ) -> None:
         super().__init__()
-        self.compiled = compiled
+        self.compiled, self.returns_logits = compiled, returns_logits
         self.wte = nn.Embedding(VOCABULARY, WIDTH)
         self.wpe = nn.Embedding(POSITIONS, WIDTH)
         self.h = nn.ModuleList(Block(kind, keeps_mask=keeps_mask) for _ in range(LAYERS))
@@ -106,7 +120,7 @@ class Gpt2(nn.Module):
         logits: Tensor = self.lm_head(self.ln_f(x))
         flat, labels = logits.view(-1, VOCABULARY), targets.flatten()
         if self.compiled:
-            return logits, FusedCrossEntropy.apply(flat, labels)  # type: ignore[no-untyped-call]
+            return logits, FusedCrossEntropy.apply(flat, labels, self.returns_logits)  # type: ignore[no-untyped-call]
         return logits, F.cross_entropy(flat, labels, ignore_index=-1)
 
 
@@ -124,7 +138,7 @@ def workload(
         attention: `sdpa`, or `eager` with the mask.
         keeps_mask: Whether each block keeps a mask of all positions.
         compiled: Whether the loss is fused.
-        holds_logits: Whether the loop keeps the logits in a variable until the next ones.
+        holds_logits: Whether the model returns the logits and the loop keeps them until the next.
     """
 
     def loss(model: nn.Module, batch: Tokens) -> Tensor:
@@ -135,7 +149,9 @@ def workload(
         return result
 
     return Workload(
-        model=lambda: Gpt2(attention, keeps_mask=keeps_mask, compiled=compiled),
+        model=lambda: Gpt2(
+            attention, keeps_mask=keeps_mask, compiled=compiled, returns_logits=holds_logits
+        ),
         batch=token_batches(VOCABULARY, seq_len, 0),
         loss=loss,
         tokens_per_sample=seq_len,

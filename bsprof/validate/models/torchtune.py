@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from bsprof.validate.models.gpt2 import FusedCrossEntropy
 from bsprof.validate.models.huggingface import FusedNorm
 from bsprof.workloads.builtins.gpt import Tokens, token_batches
 from bsprof.workloads.workload import Workload
@@ -105,6 +106,7 @@ class Llama(nn.Module):
     def __init__(self, *, compiled: bool, chunks: int) -> None:
         super().__init__()
         self.chunks = chunks
+        self.fused_loss = compiled and chunks > 1
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.layers = nn.ModuleList(Layer(compiled=compiled) for _ in range(LAYERS))
         self.norm = Norm(compiled=compiled)
@@ -123,14 +125,19 @@ class Llama(nn.Module):
 
 
 def loss(model: nn.Module, batch: Tokens) -> Tensor:
-    """Mean cross entropy, each chunk converted to fp32 on its own."""
+    """Mean cross entropy, each chunk converted to fp32 on its own; fused where it is compiled."""
     tokens, targets = batch
     logits = model(tokens)
     labels = targets.chunk(len(logits), dim=1)
     total = torch.zeros((), device=tokens.device)
     for piece, part in zip(logits, labels, strict=True):
-        flat = piece.reshape(-1, VOCABULARY).float()
-        total = total + F.cross_entropy(flat, part.reshape(-1), reduction="sum")
+        flat, wanted = piece.reshape(-1, VOCABULARY), part.reshape(-1)
+        if model.fused_loss:
+            total = total + FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+                flat, wanted, False
+            )
+        else:
+            total = total + F.cross_entropy(flat.float(), wanted, reduction="sum")
     return total / targets.numel()
 
 

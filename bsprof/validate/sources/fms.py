@@ -7,6 +7,8 @@ peft with dropout 0.1 and adapters in fp32. What torch allocated at most.
 
 from __future__ import annotations
 
+import re
+
 from bsprof.predict.software import software_of
 from bsprof.predict.target import Protocol
 from bsprof.records import Precision, Scalar, WorkloadSpec
@@ -24,6 +26,7 @@ ASSUMPTIONS = (
     "torch not stated: 2.4",
 )
 
+_ADAPTERS = re.compile(r"lora r=([\d.]+) targets=(.*)")
 _MODELS = {"Mistral-7B-v0.1": "mistral-7b", "gpt_bigcode-santacoder": "santacoder"}
 
 
@@ -44,10 +47,13 @@ def read(row: Row) -> Case | Skipped:
     name, seq_len = _MODELS.get(published), row.count("seq_len")
     if name is None or size is None or seq_len is None:
         return skipped(f"no model {published!r} here")
-    rank, framework = row.note("r"), row.note("framework_config")
+    framework = row.note("framework_config")
     options: dict[str, Scalar] = {"name": name, "fused": "foak" in framework}
     if "lora" in row.text("kind"):
-        options |= {"rank": int(float(rank)), "targets": row.note("targets")}
+        adapters = _ADAPTERS.match(row.note("peft"))
+        if adapters is None:
+            return skipped("adapters that are not stated")
+        options |= {"rank": int(float(adapters[1])), "targets": adapters[2].strip()}
     return Case(
         row=row.name,
         source=NAME,
