@@ -85,6 +85,7 @@ def sheets(validation: Validation) -> list[Sheet]:
         _brackets,
         _verdicts,
         _families,
+        _coverage,
         _assumptions,
         _left_out,
         _worst,
@@ -246,6 +247,24 @@ def _families(validation: Validation) -> Sheet:
         columns=("source", "family", "models", "median", "signed", "inside", "optimistic"),
         rows=tuple(rows),
         numeric=frozenset(range(2, 7)),
+    )
+
+
+def _coverage(validation: Validation) -> Sheet:
+    """How many of the rows that should be scored are, by source."""
+    done = Counter(outcome.case.source for outcome in validation.outcomes)
+    due = Counter(done)
+    due.update(failed.case.source for failed in validation.failed)
+    due.update(skipped.source for skipped in validation.collected.skipped if skipped.counts)
+    shares = {source: Share(hits=done[source], count=due[source]) for source in sorted(due)}
+    return Sheet(
+        title="Rows scored, of those that should be",
+        columns=("source", "scored", "of", "share"),
+        rows=tuple(
+            (source, str(found.hits), str(found.count), _percent(found.value))
+            for source, found in shares.items()
+        ),
+        numeric=frozenset({1, 2, 3}),
     )
 
 

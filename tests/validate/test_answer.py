@@ -70,6 +70,7 @@ def test_rows_left_out_are_counted_with_their_reasons():
     rows = {row[2]: (row[1], row[3]) for row in found(given, "Rows that are not").rows}
     assert rows == {"no peak": ("3", "no"), "reads values": ("1", "yes")}
     assert (given.scored().hits, given.scored().count) == (1, 2)
+    assert found(given, "Rows scored").rows == (("somebody", "1", "2", "50.0 %"),)
 
 
 def test_the_worst_row_comes_first_with_what_it_is_made_of():

@@ -1,8 +1,8 @@
 """Decoders of transformers as Hugging Face's Trainer ran them in 2024, with peft's LoRA.
 
-Today's transformers builds the modules. What has changed since is written out here: logits are
-converted to fp32 inside the model and shifted by a copy before the loss; fused kernels compute the
-loss in place of the logits. peft holds adapters in fp32 beside weights of 16 bits.
+Today's transformers builds the modules. What has changed since is written out here: most models
+converted their logits to fp32, and all shifted them by a copy before the loss; fused kernels
+compute the loss in place of the logits. peft holds adapters in fp32 beside weights of 16 bits.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }
 """By name: fields of the published `config.json`."""
+
+UPCASTS = frozenset({"mistral-7b"})
+"""Models whose code of 2024 converted their logits to fp32; GPT-BigCode's took the loss of them in
+their own type."""
 
 
 class InPlaceCrossEntropy(torch.autograd.Function):
@@ -119,7 +123,9 @@ def workload(
 
     def loss(model: nn.Module, batch: Tokens) -> Tensor:
         tokens, _ = batch
-        logits = model(input_ids=tokens, use_cache=False).logits.float()
+        logits = model(input_ids=tokens, use_cache=False).logits
+        if name in UPCASTS:
+            logits = logits.float()
         shifted = logits[..., :-1, :].contiguous().view(-1, vocabulary)
         labels = tokens[..., 1:].contiguous().view(-1)
         del logits
