@@ -92,7 +92,12 @@ def _fused_norm(self: nn.Module, x: Tensor) -> Tensor:
 
 
 def workload(
-    name: str, seq_len: int = 4096, rank: int = 0, targets: str = "", fused: bool = False
+    name: str,
+    seq_len: int = 4096,
+    rank: int = 0,
+    targets: str = "",
+    fused: bool = False,
+    old_loss: bool = False,
 ) -> Workload:
     """A Trainer's causal language model with all blocks checkpointed.
 
@@ -102,6 +107,8 @@ def workload(
         rank: Of the adapters; 0 trains all weights.
         targets: Ends of the names of adapted layers, with spaces between.
         fused: Whether norms and the loss are fused kernels.
+        old_loss: Whether the model converts its logits itself, as before transformers 4.45. Since
+            then a function does, while the model still holds them in their own type.
     """
     config = dict(CONFIGS[name])
     vocabulary = int(config["vocab_size"])
@@ -124,11 +131,11 @@ def workload(
     def loss(model: nn.Module, batch: Tokens) -> Tensor:
         tokens, _ = batch
         logits = model(input_ids=tokens, use_cache=False).logits
-        if name in UPCASTS:
-            logits = logits.float()
-        shifted = logits[..., :-1, :].contiguous().view(-1, vocabulary)
+        wide = logits.float() if name in UPCASTS else logits
+        if old_loss:  # one name for both: what was converted is gone
+            logits = wide
+        shifted = wide[..., :-1, :].contiguous().view(-1, vocabulary)
         labels = tokens[..., 1:].contiguous().view(-1)
-        del logits
         if fused:
             losses: Tensor = InPlaceCrossEntropy.apply(  # type: ignore[no-untyped-call]
                 shifted, labels

@@ -21,7 +21,8 @@ MODEL = "bsprof.validate.models.huggingface:workload"
 DEVICE = "a100-80gb-sxm"
 
 ASSUMPTIONS = (
-    "transformers of 2024: logits converted to fp32 in the model, shifted by a copy",
+    "transformers from 4.45 on: a function converts the logits to fp32 and shifts them by a copy",
+    "table with liger kernels: an older transformers, whose models do so themselves",
     "foak rows: RMS norms keep their input alone, the loss writes its gradient over the logits",
     "torch not stated: 2.4",
 )
@@ -48,7 +49,11 @@ def read(row: Row) -> Case | Skipped:
     if name is None or size is None or seq_len is None:
         return skipped(f"no model {published!r} here")
     framework = row.note("framework_config")
-    options: dict[str, Scalar] = {"name": name, "fused": "foak" in framework}
+    options: dict[str, Scalar] = {
+        "name": name,
+        "fused": "foak" in framework,
+        "old_loss": "liger" in row.text("source"),
+    }
     if "lora" in row.text("kind"):
         adapters = _ADAPTERS.match(row.note("peft"))
         if adapters is None:
