@@ -18,7 +18,8 @@ class Drawing:
         caption: What to see and how to read it, plain sentences.
         alternative: What the picture shows, for those who do not see it.
         draw: Draws it on a panel.
-        legend_rows: Lines that its legend takes; None is one, or one for each profile.
+        legend_rows: Lines of text that it takes beside its axes, a legend's or names; None is
+            one, or one for each profile.
     """
 
     key: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bsprof.recommend.wording import rules_text
 from bsprof.report.answer import OTHERS, Answer, report_answer
 from bsprof.report.comparison import comparison_summary
 from bsprof.report.data import ReportData, made_text
@@ -64,8 +63,9 @@ def _footer(data: ReportData) -> str:
     """What stands on every page: which report this is, and that it is a prediction."""
     made = made_text(data)
     says = "" if made == "Measured" else f"{_DOT}{made.lower()}"
-    if len(data.views) == 1 and (rules := rules_text(data.views[0].profile)):
-        says += f" with the rules of {rules}"
+    prediction = data.views[0].profile.prediction
+    if len(data.views) == 1 and prediction is not None and prediction.software.get("torch"):
+        says += f", torch {prediction.software['torch']} rules"
     return f"bsprof report{says}{_DOT}{shown(data.title)}"
 
 

@@ -77,5 +77,5 @@ def _modules(point: Point, ending: str, of_view: str) -> Drawing:
         "forward made them or what their backward belongs to; the largest few.",
         alternative=f"Bars of bytes by module. The largest: {named}.",
         draw=lambda panel: draw_modules(panel, point),
-        legend_rows=0,
+        legend_rows=len(modules) // 2,
     )

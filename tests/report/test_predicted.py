@@ -99,7 +99,7 @@ def test_every_page_of_the_pdf_says_it(predicted: Profile, monkeypatch: pytest.M
 
     monkeypatch.setattr(Pages, "finished", finished)
     render("pdf", build_report([("a", predicted)]))
-    assert "predicted with the rules of torch 2.13" in footers[0][:90]
+    assert "predicted, torch 2.13 rules" in footers[0][:60]
 
 
 def test_measured_pages_do_not_mention_predictions(profile: Profile) -> None:
