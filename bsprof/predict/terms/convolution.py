@@ -12,8 +12,8 @@ that a convolution reads and writes:
   what the tensors alone reserve, or less.
 - 16-bit in NCHW on tensor cores, which multiply channels-last tiles only: copies of input,
   output and weight with the layout changed, in every direction and for every kernel size.
-- Channels last needs no copies. Depthwise convolutions run by torch's own kernels, and 1 x 1 ones
-  in 32 bit are matrix products, which work in place.
+- Channels last needs no copies, but for operands that do not lie so. Depthwise convolutions run by
+  torch's own kernels, and 1 x 1 ones in 32 bit are matrix products, which work in place.
 """
 
 from __future__ import annotations
@@ -152,9 +152,12 @@ class Units:
 def workspaces(operator: Operator, units: Units, variant: Variant) -> Workspaces:
     """What an operator's kernels take; all zero for one that does not convolve."""
     convolution = convolution_of(operator)
-    if convolution is None or variant.smallest_plans:
+    if convolution is None:
         return Workspaces()
-    forward, data, weight = kernel_bytes(convolution, units, variant)
+    forward = data = weight = layout_copies(convolution, backward=operator.name in BACKWARD)
+    if not variant.smallest_plans:
+        plans = kernel_bytes(convolution, units, variant)
+        forward, data, weight = forward + plans[0], data + plans[1], weight + plans[2]
     if operator.name in FORWARD:
         return Workspaces(forward=forward)
     shapes = [operand.shape for operand in operator.outputs]
@@ -162,6 +165,26 @@ def workspaces(operator: Operator, units: Units, variant: Variant) -> Workspaces
         data=data if convolution.input.shape in shapes else 0,
         weight=weight if convolution.weight.shape in shapes else 0,
     )
+
+
+def layout_copies(convolution: Convolution, *, backward: bool) -> int:
+    """Copies with channels last that torch makes of what is not laid out like the weight.
+
+    One operand with channels last decides for all (`cudnn_conv_suggest_memory_format`); then the
+    input, and in a backward pass the gradient of the output, are made contiguous that way and
+    dropped with the operator (`aten/src/ATen/native/Convolution.cpp`, `cudnn/ConvShared.cpp`). A
+    group norm hands on its result with channels first, for one.
+    """
+    if convolution.is_depthwise or not convolution.channels_last:
+        return 0
+    operands = (convolution.input, convolution.output) if backward else (convolution.input,)
+    return sum(bytes_of(operand) for operand in operands if _differs(operand))
+
+
+def _differs(operand: Operand) -> bool:
+    """Whether a tensor lies otherwise than with channels last; with one channel, or one pixel, both
+    orders are the same."""
+    return not operand.channels_last and operand.shape[1] > 1 and prod(operand.shape[2:]) > 1
 
 
 def kernel_bytes(convolution: Convolution, units: Units, variant: Variant) -> tuple[int, int, int]:

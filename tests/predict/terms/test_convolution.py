@@ -185,3 +185,42 @@ def test_variants_have_names_of_their_own_and_the_nominal_one_comes_first():
     assert len({variant.name for variant in VARIANTS}) == len(VARIANTS)
     unnamed = [dataclasses.replace(variant, name="") for variant in VARIANTS]
     assert len(set(unnamed)) == len(VARIANTS)
+
+
+def mixed(name, *, given_last, output_last, weight_last=True, given=IN, output=OUT):
+    """A convolution whose operands lie differently."""
+    tensors = {
+        "input": tensor(*given, channels_last=given_last, block=0),
+        "weight": tensor(*WEIGHT, channels_last=weight_last, block=1),
+        "output": tensor(*output, channels_last=output_last, block=2),
+    }
+    forward_pass = name == "aten.convolution"
+    inputs = ("input", "weight") if forward_pass else ("output", "input", "weight")
+    return operator(
+        name,
+        3,
+        inputs=[tensors[key] for key in inputs],
+        outputs=[tensors["output"]] if forward_pass else [tensors["input"], tensors["weight"]],
+        backward=not forward_pass,
+    )
+
+
+def test_an_input_that_lies_otherwise_than_the_weight_is_copied():
+    one = mixed("aten.convolution", given_last=False, output_last=True)
+    assert workspaces(one, AMPERE, NOMINAL).forward == 4 * 8 * 64 * 32 * 32
+    assert workspaces(one, AMPERE, SMALLEST).forward == 4 * 8 * 64 * 32 * 32
+
+
+def test_both_are_copied_in_the_backward_pass():
+    one = mixed("aten.convolution_backward", given_last=False, output_last=False)
+    assert workspaces(one, AMPERE, NOMINAL) == Workspaces(data=MOVED, weight=MOVED)
+
+
+def test_nothing_is_copied_where_all_lie_alike():
+    one = mixed("aten.convolution_backward", given_last=True, output_last=True)
+    assert workspaces(one, AMPERE, NOMINAL) == Workspaces()
+
+
+def test_a_single_pixel_lies_both_ways():
+    one = mixed("aten.convolution", given_last=False, output_last=True, given=(8, 64, 1, 1))
+    assert workspaces(one, AMPERE, NOMINAL).forward == 0
