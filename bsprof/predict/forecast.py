@@ -141,7 +141,9 @@ class Forecast:
     def _guess(self) -> int:
         """Where the line through the peaks of two sizes meets what is usable."""
         model = self._model
-        low, high = self._smallest, max(2 * self._smallest, 16)
+        # A size of one is special, and may need a trace of its own.
+        low = max(self._smallest, 2)
+        high = max(2 * low, 16)
         if self._cap is not None:
             high = min(high, self._cap)
         if high <= low:

@@ -94,7 +94,9 @@ class Predictor:
             largest=largest,
             after_flush=forecast.largest_after_flush(int(largest.value)) if largest else None,
             outside=model.outside,
-            changes=self._changes(forecast, points, conditions, traces, self._stream_of(target)),
+            changes=self._changes(
+                forecast, points, conditions, traces, self._stream_of(target, traces)
+            ),
             duration_s=time.monotonic() - began,
         )
         return predicted_profile(answer, conditions)
@@ -125,10 +127,12 @@ class Predictor:
             on_trace=lambda b: self._say("phase", f"tracing micro-batch {b}"),
         )
 
-    def _stream_of(self, target: TraceTarget) -> StreamOf:
-        """What traces a changed workload at one size."""
+    def _stream_of(self, target: TraceTarget, own: Traces) -> StreamOf:
+        """What traces a changed workload at one size; the workload itself is traced already."""
 
         def traced(spec: WorkloadSpec, micro_batch_size: int) -> Stream:
+            if spec == self._spec:
+                return own.at(micro_batch_size)
             traces = self._new_traces(spec, target)
             traces.prepare([micro_batch_size])
             return traces.at(micro_batch_size)

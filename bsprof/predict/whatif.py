@@ -16,9 +16,12 @@ from bsprof.records import Change, Mode, Precision, Quantity, Scalar, WorkloadFa
 
 SHARDED_OVER = 8
 """Ranks of the change that shards: one usual node."""
+WORTH_ADDING = 0.01
+"""Share of the peak that a change has to save to be put together with others."""
 FIRST_BF16 = (8, 0)
 """First compute capability that multiplies bf16 on tensor cores."""
 
+_OPTIMIZER_OPTION = "--optimizer-option"
 _FP32 = (Precision.FP32, Precision.FP32_STRICT, Precision.TF32)
 _HALF = (Precision.BF16, Precision.FP16)
 _FUSED = ("adam", "adamw", "sgd", "adagrad")
@@ -55,10 +58,10 @@ def changes_for(
     stream_of: StreamOf,
     on_idea: Callable[[str], None] = lambda _name: None,
 ) -> tuple[Change, ...]:
-    """What each change would need at the size of a prediction, and the first sum of them that fits.
+    """What each change would need at the size of a prediction; and together, if none suffices.
 
-    Changes that cost least come first. Where none suffices alone they are put together, in that
-    order, until the size fits or nothing is left.
+    Changes that cost least come first. Together means as many of them, in that order, as make the
+    size fit; all of them where not even these do.
 
     Args:
         spec: The workload as it is.
@@ -68,24 +71,26 @@ def changes_for(
         stream_of: Traces a changed workload.
         on_idea: Called with the name of each change before it is tried.
     """
-    size = prediction.micro_batch_size
-    found: list[Change] = []
-    saving: list[Idea] = []
-    for idea in ideas(spec, facts, conditions):
+
+    def tried(idea: Idea) -> Change | None:
         on_idea(idea.name)
-        change = _tried(idea, size, prediction, stream_of)
-        if change is not None:
-            found.append(change)
-            if change.saved_bytes.value > 0:
-                saving.append(idea)
-    if not any(change.fits for change in found) and len(saving) > 1:
-        last = None
-        for count in range(2, len(saving) + 1):
-            idea = together(saving[:count], spec)
-            on_idea(idea.name)
-            last = _tried(idea, size, prediction, stream_of) or last
-            if last is not None and last.fits:
-                break
+        return _tried(idea, prediction, stream_of)
+
+    alone = [(idea, tried(idea)) for idea in ideas(spec, facts, conditions)]
+    found = [change for _, change in alone if change is not None]
+    if any(change.fits for change in found):
+        return tuple(found)
+    least = WORTH_ADDING * prediction.device_used_bytes.value
+    worth = [idea for idea, change in alone if change and change.saved_bytes.value > least]
+    if len(worth) > 1:
+        # All of them first: where that does not suffice, no part of it needs a trace.
+        last = tried(together(worth, spec))
+        if last is not None and last.fits:
+            for count in range(2, len(worth)):
+                fewer = tried(together(worth[:count], spec))
+                if fewer is not None and fewer.fits:
+                    last = fewer
+                    break
         if last is not None:
             found.append(last)
     return tuple(found)
@@ -94,6 +99,8 @@ def changes_for(
 def together(parts: Sequence[Idea], base: WorkloadSpec) -> Idea:
     """Several changes of one workload as one; of those that set the same option, the last."""
     by_option = {idea.options[0]: idea for idea in parts}
+    if any(idea.eight_bit for idea in parts):
+        by_option.pop(_OPTIMIZER_OPTION, None)  # of another optimizer
     kept = list(by_option.values())
     changed: dict[str, Any] = {}
     for idea in kept:
@@ -125,9 +132,7 @@ def ideas(spec: WorkloadSpec, facts: WorkloadFacts, given: Conditions) -> Iterat
 
     options: dict[str, Scalar] = {**spec.optimizer_options, "fused": True}
     if trains and spec.optimizer in _FUSED and not spec.optimizer_options.get("fused"):
-        yield idea(
-            "a fused optimizer", "--optimizer-option", "fused=true", optimizer_options=options
-        )
+        yield idea("a fused optimizer", _OPTIMIZER_OPTION, "fused=true", optimizer_options=options)
     if spec.precision in _FP32:
         capability = given.device.compute_capability
         half = Precision.AMP_BF16
@@ -161,8 +166,9 @@ def ideas(spec: WorkloadSpec, facts: WorkloadFacts, given: Conditions) -> Iterat
         yield idea("half the sequence length", "--seq-len", str(length // 2), seq_len=length // 2)
 
 
-def _tried(idea: Idea, size: int, before: MemoryPrediction, stream_of: StreamOf) -> Change | None:
+def _tried(idea: Idea, before: MemoryPrediction, stream_of: StreamOf) -> Change | None:
     """The change as predicted; None where the changed workload cannot be traced."""
+    size = before.micro_batch_size
     try:
         stream = stream_of(idea.spec, size)
     except BsprofError:  # no blocks to recompute, an option that this optimizer does not have

@@ -95,6 +95,21 @@ def test_of_two_changes_of_one_option_the_last_holds(card):
     assert both.conditions.precision is Precision.BF16
 
 
+def test_an_eight_bit_optimizer_has_no_fused_option(card):
+    given = Conditions(device=card(GIB))
+    both = together(list(ideas(SPEC, FACTS, given)), SPEC)
+    assert both.eight_bit
+    assert "--optimizer-option" not in both.options
+    assert both.spec.optimizer_options == {}
+
+
+def test_where_nothing_suffices_all_together_are_shown(changed_run, card):
+    _, found = changes(changed_run, card(0.45 * GIB), size=32)
+    assert not any(change.fits for change in found)
+    assert "half the sequence length" in found[-1].name
+    assert found[-1].device_used_bytes.value == min(c.device_used_bytes.value for c in found)
+
+
 def test_what_is_done_already_or_cannot_be_is_not_proposed(card):
     done = replace(
         SPEC,
