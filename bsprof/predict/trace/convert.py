@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from bsprof.predict.trace.packages import as_if_real
+
 CPU = torch.device("cpu")
 
 _CONTAINERS = (dict, list, set)
@@ -88,7 +90,8 @@ def faked(model: nn.Module, fakes: Fakes) -> Iterator[None]:
         for module, _ in before:
             _fake_module(module, fakes)
         fakes.forget()
-        yield
+        with as_if_real():
+            yield
     finally:
         for module, state in before:
             vars(module).clear()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from reduced_workloads import CONVOLUTIONAL, DENSE, RECURRENT, TRANSFORMERS
-from trace_ground_truth import known_operators, real_changes, real_peak, traced_peak
+from trace_ground_truth import check
 
-from bsprof.predict.target import Protocol, Semantics, TraceTarget
-from bsprof.predict.trace.run import trace_stream
 from bsprof.records import WorkloadSpec
 
 QUICK = ("mlp", "convnet")
@@ -37,27 +35,3 @@ def test_recurrent_layers_take_what_real_ones_take(spec):
 @pytest.mark.parametrize("spec", cases(CONVOLUTIONAL))
 def test_a_convolutional_step_takes_what_a_real_one_takes_but_for_kernels_buffers(spec):
     check(spec, kernels_own_share=None)
-
-
-def check(spec: WorkloadSpec, *, kernels_own_share: float | None) -> None:
-    """Peaks agree: within 0.5 % without what kernels take for themselves, in the same phase.
-
-    Args:
-        kernels_own_share: Within what share they agree with it; None where it is a term of its own.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        protocol = Protocol()
-        stream = trace_stream(spec, 3, TraceTarget(semantics=Semantics.CPU), protocol).stream
-        changes = real_changes(spec, 3, protocol, known_operators(stream))
-    finally:
-        torch.set_num_threads(threads)
-    traced = traced_peak(stream)
-    tensors = real_peak(changes, with_kernels_own=False)
-    everything = real_peak(changes, with_kernels_own=True)
-    assert traced.nbytes == pytest.approx(tensors.nbytes, rel=0.005)
-    assert traced.phase is tensors.phase
-    assert everything.nbytes >= tensors.nbytes
-    if kernels_own_share is not None:
-        assert traced.nbytes == pytest.approx(everything.nbytes, rel=kernels_own_share)

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+import torch
 from torch._C._profiler import _EventType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from bsprof.predict.stream import Stream
-from bsprof.predict.target import Protocol
+from bsprof.predict.target import Protocol, Semantics, TraceTarget
+from bsprof.predict.trace.run import trace_stream
 from bsprof.records import Mode, Phase, WorkloadSpec
 from bsprof.workloads.resolve import resolve
 from bsprof.workloads.training import Training, build_training
@@ -161,3 +164,29 @@ def _peak(changes: Iterator[tuple[int, Phase | None]]) -> Peak:
 def known_operators(stream: Stream) -> set[str]:
     """The operators of a trace as the profiler names them."""
     return {op.name.replace(".", "::", 1) for op in stream.operators}
+
+
+def check(spec: WorkloadSpec, *, kernels_own_share: float | None, size: int = 3) -> None:
+    """A trace and a real run of a workload.
+
+    Peaks agree: within 0.5 % without what kernels take for themselves, in the same phase.
+
+    Args:
+        kernels_own_share: Within what share they agree with it; None where it is a term of its own.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        protocol = Protocol()
+        stream = trace_stream(spec, size, TraceTarget(semantics=Semantics.CPU), protocol).stream
+        changes = real_changes(spec, size, protocol, known_operators(stream))
+    finally:
+        torch.set_num_threads(threads)
+    traced = traced_peak(stream)
+    tensors = real_peak(changes, with_kernels_own=False)
+    everything = real_peak(changes, with_kernels_own=True)
+    assert traced.nbytes == pytest.approx(tensors.nbytes, rel=0.005)
+    assert traced.phase is tensors.phase
+    assert everything.nbytes >= tensors.nbytes
+    if kernels_own_share is not None:
+        assert traced.nbytes == pytest.approx(everything.nbytes, rel=kernels_own_share)
