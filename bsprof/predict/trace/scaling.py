@@ -11,11 +11,11 @@ b, and so are the bytes of the storage it fills.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import overload
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bsprof.predict.stream import Operand, Operator, Stream
+from bsprof.predict.trace.lines import ChangingOperator, Line, Operators
 from bsprof.records import Scalar
 
 ITEM_BYTES = {"64": 8, "32": 4, "16": 2, "8": 1, "bool": 1, "complex64": 8, "complex128": 16}
@@ -28,26 +28,14 @@ class NotAffine(Exception):
     """Two streams are not of one family; the message says where they part."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """c + s * b."""
-
-    constant: int
-    slope: int
-
-    def at(self, size: int) -> int:
-        """Its value at a micro-batch size."""
-        return self.constant + self.slope * size
-
-
 class StreamFamily:
     """The streams of one program at every micro-batch size from `SMALLEST` up."""
 
     def __init__(
         self,
         low: Stream,
-        sizes: Sequence[_Line],
-        changes: Mapping[int, _ChangingOperator],
+        sizes: Sequence[Line],
+        changes: Mapping[int, ChangingOperator],
     ) -> None:
         self._low = low
         self._sizes = tuple(sizes)
@@ -90,93 +78,8 @@ class StreamFamily:
             self._low,
             micro_batch_size=micro_batch_size,
             sizes=tuple(line.constant + line.slope * micro_batch_size for line in self._sizes),
-            operators=_Operators(self._low.operators, self._changes, micro_batch_size),
+            operators=Operators(self._low.operators, self._changes, micro_batch_size),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _ChangingOperator:
-    """What of an operator depends on the size: shapes of operands, and attributes."""
-
-    inputs: tuple[tuple[_Line, ...] | None, ...]
-    outputs: tuple[tuple[_Line, ...] | None, ...]
-    attributes: Mapping[str, tuple[_Line, ...]]
-
-    def at(self, operator: Operator, size: int) -> Operator:
-        """The operator at a size."""
-        attributes: Mapping[str, Scalar] = operator.attributes
-        if self.attributes:
-            attributes = dict(attributes)
-            for key, parts in self.attributes.items():
-                is_text = isinstance(attributes[key], str)
-                values = [line.at(size) for line in parts]
-                attributes[key] = ",".join(map(str, values)) if is_text else values[0]
-        return Operator(
-            position=operator.position,
-            name=operator.name,
-            module=operator.module,
-            phase=operator.phase,
-            backward=operator.backward,
-            inputs=_operands(operator.inputs, self.inputs, size),
-            outputs=_operands(operator.outputs, self.outputs, size),
-            attributes=attributes,
-        )
-
-
-class _Operators(Sequence[Operator]):
-    """The operators of a size, made when they are first looked at."""
-
-    def __init__(
-        self, low: Sequence[Operator], changes: Mapping[int, _ChangingOperator], size: int
-    ) -> None:
-        self._low = low
-        self._changes = changes
-        self._size = size
-        self._made: tuple[Operator, ...] | None = None
-
-    def __len__(self) -> int:
-        return len(self._low)
-
-    @overload
-    def __getitem__(self, index: int) -> Operator: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Operator]: ...
-    def __getitem__(self, index: int | slice) -> Operator | Sequence[Operator]:
-        return self._all()[index]
-
-    def __iter__(self) -> Iterator[Operator]:
-        return iter(self._all())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._all() == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._all())
-
-    def _all(self) -> tuple[Operator, ...]:
-        if self._made is None:
-            changes, size = self._changes, self._size
-            self._made = tuple(
-                changes[number].at(operator, size) if number in changes else operator
-                for number, operator in enumerate(self._low)
-            )
-        return self._made
-
-
-def _operands(
-    operands: Sequence[Operand], changes: Sequence[tuple[_Line, ...] | None], size: int
-) -> tuple[Operand, ...]:
-    return tuple(
-        operand
-        if lines is None
-        else Operand(
-            shape=tuple([line.constant + line.slope * size for line in lines]),
-            dtype=operand.dtype,
-            block=operand.block,
-            channels_last=operand.channels_last,
-        )
-        for operand, lines in zip(operands, changes, strict=True)
-    )
 
 
 class _Lines:
@@ -186,10 +89,10 @@ class _Lines:
         self._low = low
         self._apart = high - low
 
-    def through(self, low: int, high: int, what: str) -> _Line:
+    def through(self, low: int, high: int, what: str) -> Line:
         """The line, if it is one that counts of elements and bytes can follow."""
         if low == high:
-            return _Line(low, 0)
+            return Line(low, 0)
         slope, rest = divmod(high - low, self._apart)
         constant = low - slope * self._low
         if rest or slope < 0 or constant < 0:
@@ -197,9 +100,9 @@ class _Lines:
                 f"{what} goes from {low} to {high} between {self._low} and "
                 f"{self._low + self._apart} samples: not in proportion"
             )
-        return _Line(constant, slope)
+        return Line(constant, slope)
 
-    def operator(self, low: Operator, high: Operator) -> _ChangingOperator | None:
+    def operator(self, low: Operator, high: Operator) -> ChangingOperator | None:
         """What of an operator depends on the size; None if nothing does."""
         if low == high:
             return None
@@ -211,7 +114,7 @@ class _Lines:
             high.backward,
         ):
             raise NotAffine(f"{high.name} at the larger size stands where {low.name} stood")
-        return _ChangingOperator(
+        return ChangingOperator(
             inputs=self._shapes(low.inputs, high.inputs, low.name),
             outputs=self._shapes(low.outputs, high.outputs, low.name),
             attributes=self._attributes(low, high),
@@ -219,12 +122,12 @@ class _Lines:
 
     def _shapes(
         self, low: Sequence[Operand], high: Sequence[Operand], name: str
-    ) -> tuple[tuple[_Line, ...] | None, ...]:
+    ) -> tuple[tuple[Line, ...] | None, ...]:
         if len(low) != len(high):
             raise NotAffine(f"{name} has {len(low)} operands, and {len(high)} at the larger size")
         return tuple(self._shape(one, other, name) for one, other in zip(low, high, strict=True))
 
-    def _shape(self, low: Operand, high: Operand, name: str) -> tuple[_Line, ...] | None:
+    def _shape(self, low: Operand, high: Operand, name: str) -> tuple[Line, ...] | None:
         if low == high:
             return None
         same = (low.dtype, low.block) == (high.dtype, high.block)
@@ -242,7 +145,7 @@ class _Lines:
             )
         return lines
 
-    def _attributes(self, low: Operator, high: Operator) -> dict[str, tuple[_Line, ...]]:
+    def _attributes(self, low: Operator, high: Operator) -> dict[str, tuple[Line, ...]]:
         if low.attributes.keys() != high.attributes.keys():
             raise NotAffine(f"{low.name} has other attributes at the larger size")
         found = {}
@@ -283,7 +186,7 @@ def _check_structure(low: Stream, high: Stream) -> None:
             raise NotAffine(f"storages are made or dropped otherwise at the larger size ({what})")
 
 
-def _check_proven(low: Stream, high: Stream, sizes: Sequence[_Line]) -> None:
+def _check_proven(low: Stream, high: Stream, sizes: Sequence[Line]) -> None:
     """Every storage that grows is filled, or filled to a constant share, by a tensor that grows.
 
     Raises:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +19,8 @@ from bsprof.predict.trace.known import KnownResults
 from bsprof.predict.trace.modules import ROOT, ModuleStack
 from bsprof.predict.trace.places import running_place
 from bsprof.predict.trace.plans import PLANS, Plan, plan_of
-from bsprof.predict.trace.recorder import UNFOLLOWED, RawOperand, Recorder
+from bsprof.predict.trace.recorder import UNFOLLOWED, Recorder
+from bsprof.predict.trace.storages import Storages
 from bsprof.records import Category, Phase
 
 _graph_task_id = torch._C._current_graph_task_id
@@ -33,19 +33,6 @@ _READ = torch.ops.aten._local_scalar_dense.default
 _STRIDED = torch.strided
 _NOWHERE = -1
 _LAST_NUMBER = 2**62  # nodes that accumulate into parameters share one number above
-_NAMES = {
-    value: str(value).removeprefix("torch.")
-    for value in vars(torch).values()
-    if isinstance(value, torch.dtype)
-}
-
-
-class _Reference(weakref.ref[torch.UntypedStorage]):
-    """A weak reference to a storage that knows what it is called."""
-
-    __slots__ = ("index", "key")
-    index: int
-    key: int
 
 
 class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -79,8 +66,8 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.before_backward: Callable[[], None] | None = None
         self._modules = modules
         self._recorder = recorder
-        self._index: dict[int, int] = {}
-        self._references: dict[int, _Reference] = {}
+        self._storages = Storages(recorder)
+        self._operand = self._storages.operand
         self._born_in: dict[int, int] = {}
         self._fresh: list[int] = []
         self._recomputed: list[int] = []
@@ -102,7 +89,7 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Count a tensor's storage from now on, if it was not counted already."""
         with _without_torch_function():
             if tensor.layout is _STRIDED and isinstance(tensor, FakeTensor):
-                index = self._block(tensor)
+                index = self._storages.follow(tensor, self._module)
                 if category is not None and index != UNFOLLOWED:
                     self._recorder.label(index, category)
 
@@ -110,17 +97,15 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Never count a tensor's storage, nor views of it."""
         with _without_torch_function():
             if tensor.layout is _STRIDED:
-                storage = tensor.untyped_storage()
-                self._index.setdefault(storage._cdata, UNFOLLOWED)
+                self._storages.pass_over(tensor)
 
     def label(self, tensors: Iterable[Tensor], category: Category) -> None:
         """Whose the storages of tensors are; of those that are followed."""
         with _without_torch_function():
             for tensor in tensors:
-                if tensor.layout is _STRIDED:
-                    index = self._index.get(tensor.untyped_storage()._cdata, UNFOLLOWED)
-                    if index != UNFOLLOWED:
-                        self._recorder.label(index, category)
+                index = self._storages.of(tensor)
+                if index != UNFOLLOWED:
+                    self._recorder.label(index, category)
 
     def end_forward(self) -> None:
         """What the forward left alive is kept for the backward."""
@@ -246,8 +231,7 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func not in IN_PLACE or holders(args[0]) != self._alone:
             return False
         first = args[0]
-        index = self._index.get(first.untyped_storage()._cdata, UNFOLLOWED)
-        made_here = self._born_in.get(index) == self._node
+        made_here = self._born_in.get(self._storages.of(first)) == self._node
         if func is not ADD:
             return made_here
         other = args[1]
@@ -258,9 +242,9 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """An operator returned a tensor: its storage is new, or known already."""
         if tensor.layout is not _STRIDED or not isinstance(tensor, FakeTensor):
             return
-        if tensor.untyped_storage()._cdata in self._index:
+        if self._storages.knows(tensor):
             return
-        index = self._block(tensor)
+        index = self._storages.follow(tensor, self._module)
         if self._in_backward:
             self._born_in[index] = self._node
             if recomputing:
@@ -268,38 +252,15 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         else:
             self._fresh.append(index)
 
-    def _block(self, tensor: Tensor) -> int:
-        """The index of a tensor's storage, which is followed from now on."""
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        index = self._index.get(key)
-        if index is None:
-            index = self._recorder.allocate(storage.nbytes(), self._module)
-            self._index[key] = index
-            reference = _Reference(storage, self._died)
-            reference.key = key
-            reference.index = index
-            self._references[key] = reference
-        return index
-
-    def _died(self, reference: weakref.ref[torch.UntypedStorage]) -> None:
-        assert isinstance(reference, _Reference)
-        del self._index[reference.key]
-        del self._references[reference.key]
-        self._recorder.free(reference.index)
-
     def _resized(self, tensor: Tensor) -> None:
-        """After an operator that may resize: the storage of another size counts as another one."""
+        """After an operator that may resize."""
         if not isinstance(tensor, FakeTensor) or tensor.layout is not _STRIDED:
             return
-        storage = tensor.untyped_storage()
-        reference = self._references.get(storage._cdata)
-        if reference is None:
+        if not self._storages.knows(tensor):
             self._born(tensor, recomputing=False)
-        elif storage.nbytes() != self._recorder.sizes[reference.index]:
-            self._recorder.free(reference.index)
-            index = self._recorder.allocate(storage.nbytes(), self._module)
-            reference.index = self._index[reference.key] = index
+            return
+        index = self._storages.resized(tensor, self._module)
+        if index is not None:
             self._fresh.append(index)
 
     def _note(
@@ -333,14 +294,6 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         )
 
-    def _operand(self, tensor: Tensor) -> RawOperand:
-        shape = tuple(tensor.shape)
-        if tensor.layout is not _STRIDED:
-            return shape, _NAMES[tensor.dtype], UNFOLLOWED, False
-        block = self._index.get(tensor.untyped_storage()._cdata, UNFOLLOWED)
-        last = len(shape) > 3 and shape[1] > 1 and tensor.stride()[1] == 1 and _has_area(shape)
-        return shape, _NAMES[tensor.dtype], block, last
-
     @contextmanager
     def lifted(self) -> Iterator[None]:
         """While inside, tensors are real: nothing is watched, and nothing is fake."""
@@ -349,17 +302,11 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         """What lives on is no longer followed."""
-        self._references.clear()
-        self._index.clear()
+        self._storages.forget()
 
 
 def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
-
-
-def _has_area(shape: tuple[int, ...]) -> bool:
-    """Whether the order of channels and places matters: there is more than one place."""
-    return any(length > 1 for length in shape[2:])
 
 
 def _stand_in(tensor: Tensor) -> int | float | bool:
