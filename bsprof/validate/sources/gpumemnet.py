@@ -16,7 +16,7 @@ from bsprof.predict.target import Protocol, ZeroGrad
 from bsprof.records import Precision, WorkloadSpec
 from bsprof.validate.cases import Case, Kind, Measured, Skipped
 from bsprof.validate.rows import Row
-from bsprof.validate.sources.timm_names import family_of, other_network
+from bsprof.validate.sources.timm_names import family_of, name_today, other_network
 
 NAME = "gpumemnet-timm"
 FILE = "gpumemnet_timm_mem_a100.csv"
@@ -48,10 +48,10 @@ def read(row: Row) -> Case | Skipped:
     return Case(
         row=row.name,
         source=NAME,
-        family=family_of(model),
+        family=family_of(name_today(model)),
         model=model,
         spec=WorkloadSpec(
-            model=f"timm:{model}",
+            model=f"timm:{name_today(model)}",
             precision=Precision.FP32,
             optimizer="sgd",
             optimizer_options={"momentum": 0.9, "nesterov": True, "weight_decay": 2e-5},

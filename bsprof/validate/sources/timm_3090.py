@@ -14,7 +14,7 @@ from bsprof.predict.target import Protocol, ZeroGrad
 from bsprof.records import Precision, WorkloadSpec
 from bsprof.validate.cases import Bracket, Case, Skipped
 from bsprof.validate.rows import Row
-from bsprof.validate.sources.timm_names import family_of, other_network
+from bsprof.validate.sources.timm_names import family_of, name_today, other_network
 
 NAME = "timm-3090"
 FILE = "timm_train_rtx3090.csv"
@@ -45,10 +45,10 @@ def read(row: Row) -> Case | Skipped:
     return Case(
         row=row.name,
         source=NAME,
-        family=family_of(model),
+        family=family_of(name_today(model)),
         model=model,
         spec=WorkloadSpec(
-            model=f"timm:{model}",
+            model=f"timm:{name_today(model)}",
             image_size=size,
             precision=Precision.AMP_FP16,
             optimizer="sgd",
