@@ -77,6 +77,7 @@ def read_question(
             )
         target_batch = world_size
     _check_batch(target_batch, world_size)
+    _check_sharding(profile, world_size)
     share, amount = _headroom(headroom, profile.device.usable_bytes)
     target = Target(
         target_batch=target_batch,
@@ -109,6 +110,18 @@ def _check_batch(target_batch: int, world_size: int) -> None:
             found="each rank needs at least one sample per update",
             next_step=f"use at most {target_batch} ranks, or a target of at least {world_size}",
         )
+
+
+def _check_sharding(profile: Profile, world_size: int) -> None:
+    """Fewer ranks hold larger shares of what is sharded: memory of more ranks says nothing."""
+    if profile.parallel in ("none", "ddp") or world_size >= profile.ranks:
+        return
+    raise UsageError(
+        f"a profile of {profile.parallel} over {profile.ranks} ranks does not answer for "
+        f"{world_size}",
+        found="each rank would hold a larger share of the model",
+        next_step=f"add --world-size {profile.ranks}, or sweep again for {world_size}",
+    )
 
 
 def _samples_from_tokens(profile: Profile, target_tokens: int) -> tuple[int, tuple[Note, ...]]:

@@ -18,6 +18,7 @@ from recommend_profiles import (
     profile_of,
 )
 
+from bsprof.errors import UsageError
 from bsprof.recommend import recommend_plan
 from bsprof.records import Note, Origin, Regime, WorkloadSpec
 
@@ -170,6 +171,15 @@ def test_measured_synchronisation_is_part_of_the_update():
     assert codes(answer.notes) == set()
     other = recommend_plan(profile, target_batch=256, world_size=4)
     assert codes(other.notes) == {"other-world-size"}
+
+
+def test_sharded_memory_does_not_answer_for_fewer_ranks():
+    points = [ok_point(b, 0.02 + 0.005 * b, used_bytes=GIB) for b in SIZES]
+    profile = profile_of(points, ranks=8, parallel="fsdp", facts=facts())
+    with pytest.raises(UsageError, match="fsdp over 8 ranks does not answer for 2") as caught:
+        recommend_plan(profile, target_batch=256, world_size=2)
+    assert "--world-size 8" in caught.value.next_step
+    assert recommend_plan(profile, target_batch=256, world_size=16).plan.micro_batch_size <= 16
 
 
 def test_inference_has_no_optimizer_step_and_accumulates_nothing():
