@@ -26,6 +26,8 @@ _FP32 = (Precision.FP32, Precision.FP32_STRICT, Precision.TF32)
 _HALF = (Precision.BF16, Precision.FP16)
 _FUSED = ("adam", "adamw", "sgd", "adagrad")
 _TO_EIGHT_BIT = {"Adam": "adam8bit", "AdamW": "adamw8bit"}
+_OF_TORCH = ("fused", "foreach", "capturable", "differentiable", "maximize")
+"""Options of torch's optimizers that those of bitsandbytes refuse, whatever their value."""
 
 StreamOf = Callable[[WorkloadSpec, int], Stream]
 """The stream of a workload at a size; raises `BsprofError` where it cannot be traced."""
@@ -147,7 +149,16 @@ def ideas(spec: WorkloadSpec, facts: WorkloadFacts, given: Conditions) -> Iterat
             activation_checkpointing="full",
         )
     if trains and (eight_bit := _TO_EIGHT_BIT.get(facts.optimizer or "")):
-        yield idea("an 8-bit optimizer", "--optimizer", eight_bit, eight_bit=True)
+        refused = [name for name in spec.optimizer_options if name in _OF_TORCH]
+        kept = {k: v for k, v in spec.optimizer_options.items() if k not in refused}
+        without = f" without the option{'s' * (len(refused) > 1)} {' and '.join(refused)}"
+        yield idea(
+            "an 8-bit optimizer" + (without if refused else ""),
+            "--optimizer",
+            eight_bit,
+            eight_bit=True,
+            optimizer_options=kept,
+        )
     if trains and given.world_size == 1:
         yield replace(
             idea(

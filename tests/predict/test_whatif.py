@@ -10,6 +10,7 @@ from bsprof.errors import UsageError
 from bsprof.predict.eight_bit import with_eight_bit_state
 from bsprof.predict.memory import predict_memory
 from bsprof.predict.room import Conditions
+from bsprof.predict.stream import Operand
 from bsprof.predict.whatif import changes_for, ideas, together
 from bsprof.records import Category, Mode, Precision, WorkloadFacts, WorkloadSpec
 
@@ -103,6 +104,14 @@ def test_an_eight_bit_optimizer_has_no_fused_option(card):
     assert both.spec.optimizer_options == {}
 
 
+def test_an_eight_bit_optimizer_says_which_options_it_refuses(card):
+    fused = replace(SPEC, optimizer="adamw", optimizer_options={"lr": 0.1, "fused": True})
+    found = [idea for idea in ideas(fused, FACTS, Conditions(device=card(GIB))) if idea.eight_bit]
+    assert [idea.name for idea in found] == ["an 8-bit optimizer without the option fused"]
+    assert found[0].options == ("--optimizer", "adamw8bit")
+    assert found[0].spec.optimizer_options == {"lr": 0.1}
+
+
 def test_where_nothing_suffices_all_together_are_shown(changed_run, card):
     _, found = changes(changed_run, card(0.45 * GIB), size=32)
     assert not any(change.fits for change in found)
@@ -144,3 +153,18 @@ def test_state_in_eight_bits(made_run):
         if category is not Category.OPTIMIZER_STATE
     ]
     assert set(others) == {20 * MIB, 8 * MIB}
+
+
+def test_state_of_16_bit_weights_has_as_many_elements_as_they(made_run):
+    run = made_run(4)
+    state = [i for i, c in enumerate(run.categories) if c is Category.OPTIMIZER_STATE]
+    small = state[-1]
+    sizes = tuple(8190 if i == small else size for i, size in enumerate(run.sizes))
+    step = replace(
+        run.operators[-1],
+        inputs=tuple(Operand(shape=(sizes[i] // 2,), dtype="bfloat16", block=i) for i in state),
+    )
+    made = with_eight_bit_state(replace(run, sizes=sizes, operators=(*run.operators, step)))
+    elements = 40 * MIB // 2
+    assert [made.sizes[i] for i in state[:-1]] == [elements + 4 * elements // 256] * 3
+    assert made.sizes[small] == 4 * 4095  # too small for 8 bits: in 32 then
