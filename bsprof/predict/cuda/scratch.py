@@ -30,6 +30,9 @@ EFFICIENT_ROWS = 64
 EMBEDDING_SORTS_FROM = 3073
 """Fewer indices are summed without sorting (`native/cuda/Embedding.cu`)."""
 
+EMBEDDING_PART = 10
+"""Rows that one warp sums (`native/cuda/EmbeddingBackwardKernel.cu`, `NROWS_PER_THREAD`)."""
+
 NORM_CHUNK = 65536
 """Elements that one block of the multi-tensor kernels takes (`ForeachReduceOp.cu`)."""
 
@@ -103,24 +106,31 @@ def _efficient_backward(operator: Operator, target: TraceTarget) -> int:
 
 
 def _embedding_backward(operator: Operator, target: TraceTarget) -> int:  # noqa: ARG001
-    """Sorted indices, four arrays on segments, and one fp32 row an index.
+    """Sorted indices, four arrays on segments, and one fp32 row for each part of a segment.
 
-    `native/cuda/EmbeddingBackwardKernel.cu`: `grad_weight_per_segment` and the arrays before it;
-    sorting takes as much again as its two arrays while it runs, before those exist.
+    `native/cuda/EmbeddingBackwardKernel.cu`: `grad_weight_per_segment` and the arrays before it.
+    A segment is what has the same index, a part at most ten of it (`NROWS_PER_THREAD`), so there
+    are no more than `max_partial_segment` parts; the oldest versions took one row an index instead.
+    Sorting takes as much again as its two arrays while it runs, before those exist.
     """
-    grad, indices = operator.inputs[0], operator.inputs[1]
+    grad, indices, weight = operator.inputs[0], operator.inputs[1], operator.outputs[0]
     count = prod(indices.shape)
     if count < EMBEDDING_SORTS_FROM:
         return 0
-    return count * (grad.shape[-1] * FLOAT + 6 * BYTES.get(indices.dtype, INDEX))
+    segments = min(count, weight.shape[0])
+    parts = count // EMBEDDING_PART + segments
+    index = BYTES.get(indices.dtype, INDEX)
+    summing = parts * grad.shape[-1] * FLOAT + (3 * count + 2 * segments + parts) * index
+    return max(summing, 4 * count * index)
 
 
 def _index_put(operator: Operator, target: TraceTarget) -> int:  # noqa: ARG001
     """Adding at indices sorts them: linear, sorted and original ones, and the sort's own two.
 
-    `native/cuda/Indexing.cu`, `index_put_with_sort_kernel`. Without adding nothing is sorted.
+    `native/cuda/Indexing.cu`, `index_put_with_sort_kernel`. Without adding, as in
+    `y[idx] = x`, which comes without the attribute, nothing is sorted.
     """
-    if not operator.attributes.get("accumulate", True):
+    if not operator.attributes.get("accumulate", False):
         return 0
     counts = [prod(o.shape) for o in operator.inputs[1:-1] if o.dtype in ("int64", "int32")]
     return 5 * INDEX * max(counts, default=0)

@@ -71,17 +71,34 @@ def test_efficient_forward_accumulates_wide_heads_in_fp32(size, dtype, wide):
     assert scratch == wide * 4 * 12 * 1000 * size * 4
 
 
-@pytest.mark.parametrize(("tokens", "sorts"), [(1024, False), (8192, True)])
-def test_embedding_backward_sorts_many_indices(tokens, sorts):
+@pytest.mark.parametrize(
+    ("tokens", "weights", "rows", "indices"),
+    [
+        (1024, 50_000, 0, 0),  # not sorted
+        (8192, 50_000, 819 + 8192, 3 * 8192 + 2 * 8192 + 819 + 8192),
+        (8192, 100, 819 + 100, 3 * 8192 + 2 * 100 + 819 + 100),  # ten a part, one rest a segment
+    ],
+)
+def test_embedding_backward_sums_parts_of_segments(tokens, weights, rows, indices):
     inputs = [((8, tokens // 8, 768), "float32"), ((8, tokens // 8), "int64")]
-    scratch = kernel_scratch(operator("embedding_dense_backward", inputs), A100)
-    assert scratch == sorts * tokens * (768 * 4 + 6 * 8)
+    made = operator("embedding_dense_backward", inputs, [((weights, 768), "float32")])
+    assert kernel_scratch(made, A100) == rows * 768 * 4 + indices * 8
 
 
-@pytest.mark.parametrize(("accumulate", "bytes_taken"), [(True, 5 * 8 * 2401), (False, 0)])
-def test_adding_at_indices_sorts_them(accumulate, bytes_taken):
+def test_embedding_backward_of_narrow_rows_takes_most_while_it_sorts():
+    inputs = [((8192, 1), "float32"), ((8192,), "int64")]
+    made = operator("embedding_dense_backward", inputs, [((2, 1), "float32")])
+    assert kernel_scratch(made, A100) == 4 * 8192 * 8
+
+
+@pytest.mark.parametrize(
+    ("attributes", "bytes_taken"),
+    [({"accumulate": True}, 5 * 8 * 2401), ({"accumulate": False}, 0), ({}, 0)],
+    ids=str,
+)
+def test_adding_at_indices_sorts_them(attributes, bytes_taken):
     inputs = [((169, 4), "float32"), ((2401,), "int64"), ((2401, 4), "float32")]
-    made = operator("_index_put_impl_", inputs, accumulate=accumulate)
+    made = operator("_index_put_impl_", inputs, **attributes)
     assert kernel_scratch(made, A100) == bytes_taken
 
 
