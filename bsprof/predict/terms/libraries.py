@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from bsprof.predict.cuda.scratch import kernel_scratch
 from bsprof.predict.stream import Insertion, Operator, Stream
-from bsprof.predict.target import Software, TraceTarget
+from bsprof.predict.target import Software
+from bsprof.predict.targets import trace_target
 from bsprof.predict.terms import cublas
 from bsprof.predict.terms.convolution import (
     BACKWARD,
@@ -23,9 +24,6 @@ from bsprof.records import Category, DeviceSpec, Precision, Quantity
 CONVOLUTION_NAME = "convolution workspace"
 TUNING_NAME = "convolution autotuning"
 SCRATCH_NAME = "kernel scratch"
-
-UNKNOWN_CAPABILITY = (8, 0)
-"""Whose kernels count for a device without a compute capability."""
 
 TUNING_FACTOR = 4.0
 """Bytes per byte of input and output that the largest plan of an autotuned convolution takes.
@@ -66,9 +64,7 @@ def library_insertions(
     """
     units = Units.of(device.compute_capability, precision)
     insertions = cublas.workspace_insertions(stream, device, software, cublas_config)
-    target = TraceTarget(
-        compute_capability=device.compute_capability or UNKNOWN_CAPABILITY, software=software
-    )
+    target = trace_target(device, software)
     for operator in stream.operators:
         if operator.name in FORWARD or operator.name in BACKWARD:
             insertions += convolution_insertions(stream, operator, units, variant)
