@@ -55,13 +55,18 @@ SHARDED = {
 }
 
 
+SYNCS_EACH_STEP = frozenset({Strategy.ZERO2, Strategy.ZERO3})
+"""Reduce gradients in every micro-step: DeepSpeed refuses `no_sync` where they are partitioned
+(`runtime/engine.py`)."""
+
+
 def parallelise(
     stream: Stream,
     strategy: Strategy | str,
     world_size: int,
     units: Sequence[str] | None = None,
     *,
-    no_sync: bool = True,
+    no_sync: bool | None = None,
     reshard_after_forward: bool = True,
     gradient_as_bucket_view: bool = False,
 ) -> tuple[Stream, list[Insertion]]:
@@ -74,8 +79,9 @@ def parallelise(
         units: Prefixes of the names of modules that are gathered as one; None finds repeated
             blocks. What lies in none of them is the root unit, gathered for the whole
             micro-step.
-        no_sync: Gradients are reduced in the last micro-step of an accumulation window only, so
-            they stay in full until then.
+        no_sync: Whether gradients are reduced in the last micro-step of an accumulation window
+            only, so that they stay in full until then; None is as the strategy does, see
+            `SYNCS_EACH_STEP`.
         reshard_after_forward: Units drop their full parameters after their forward pass.
         gradient_as_bucket_view: For DDP: gradients are views of the buckets, not copied there.
 
@@ -97,7 +103,8 @@ def parallelise(
         for step in steps:
             insertions += gather(stream, step, names, reshard=reshard_after_forward)
     if Category.GRADIENTS in sharded:
-        insertions += reduce(stream, steps, names, no_sync=no_sync)
+        waits = strategy not in SYNCS_EACH_STEP if no_sync is None else no_sync
+        insertions += reduce(stream, steps, names, no_sync=waits)
     return share(stream, sharded, world_size), insertions
 
 

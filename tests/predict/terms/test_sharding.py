@@ -85,6 +85,17 @@ def test_no_sync_keeps_full_gradients_through_the_window():
     assert with_them - without > 0.7 * MODEL
 
 
+@pytest.mark.parametrize(
+    ("strategy", "waits"), [("zero2", False), ("zero3", False), ("fsdp", True)]
+)
+def test_where_gradients_are_partitioned_zero_reduces_them_in_each_micro_step(strategy, waits):
+    found = peak(strategy, 4, phase=Phase.ACCUMULATION)
+    window = Phase.ACCUMULATION
+    told = {kept: peak(strategy, 4, phase=window, no_sync=kept) for kept in (True, False)}
+    assert told[True] > told[False]
+    assert found == told[waits]
+
+
 def test_not_resharding_keeps_all_parameters_until_backward():
     settings = {"phase": Phase.FORWARD_BACKWARD, "no_sync": False, "layers": 8}
     resharded = peak("fsdp", 4, **settings)
