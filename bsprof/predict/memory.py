@@ -52,7 +52,6 @@ class MemoryPrediction:
         by_category_bytes: Whose bytes it is made of.
         top_modules: The same by module, largest first, all of them.
         requested_bytes: Of the request that was refused; None where none was.
-        refused_by: Module that asked for them.
         refused_in: The phase that it was in; None outside of phases.
         terms: Amounts at this size that are no tensors of the model.
         replay: The nominal replay without a limit.
@@ -75,7 +74,6 @@ class MemoryPrediction:
     by_category_bytes: Mapping[Category, int]
     top_modules: tuple[tuple[str, int], ...]
     requested_bytes: int | None
-    refused_by: str
     refused_in: Phase | None
     terms: tuple[Term, ...]
     replay: Replay
@@ -113,7 +111,15 @@ class MemoryModel:
         others = [(v, self._unlimited(micro_batch_size, v)) for v in VARIANTS]
         limited = nominal
         verdict = self.verdict(micro_batch_size)
-        if verdict is Verdict.FITS_AFTER_FLUSH:
+        flushes = verdict is Verdict.FITS_AFTER_FLUSH
+        left = self._capacity(NOMINAL, End.NOMINAL)
+        # What is unused may be given back before it comes to a flush.
+        rules = self._replays.rules
+        releases = None not in (rules.garbage_collection_threshold, rules.memory_fraction)
+        bounded = flushes or (
+            verdict is Verdict.FITS and (releases or nominal.peak_reserved_bytes > left)
+        )
+        if bounded:
             limited = self._limited(micro_batch_size, NOMINAL, End.NOMINAL)
             if limited.verdict is Verdict.OUT_OF_MEMORY:  # it runs with smaller plans
                 limited = self._limited(micro_batch_size, SMALLEST, End.NOMINAL)
@@ -121,9 +127,8 @@ class MemoryModel:
         if verdict is Verdict.OUT_OF_MEMORY:
             refused = self._limited(micro_batch_size, SMALLEST, End.NOMINAL).refusal
         usable = self.conditions.usable_bytes()
-        flushes = verdict is Verdict.FITS_AFTER_FLUSH
-        most = float(usable) if flushes else float("inf")
         outside = outside_bytes(self.outside, NOMINAL)
+        most = float(usable) if bounded else float("inf")
         tuning = self.conditions.cudnn_benchmark
         first = self._unlimited(micro_batch_size, NOMINAL, tuning=tuning)
         return MemoryPrediction(
@@ -142,7 +147,7 @@ class MemoryModel:
                     (r.steady_reserved_bytes for _, r in others),
                     RESERVED_SHARE,
                 ),
-                most,
+                float(left) if bounded else float("inf"),
             ),
             device_used_bytes=_at_most(
                 spanned(
@@ -153,7 +158,7 @@ class MemoryModel:
                 most,
             ),
             first_step_reserved_bytes=spanned(
-                min(first.first_update_reserved_bytes, max(usable - outside, 0)),
+                min(first.first_update_reserved_bytes, left),
                 (),
                 RESERVED_SHARE,
             ),
@@ -168,7 +173,6 @@ class MemoryModel:
             by_category_bytes=nominal.peak.by_category,
             top_modules=nominal.peak.by_module,
             requested_bytes=refused.requested_bytes if refused else None,
-            refused_by=refused.module if refused else "",
             refused_in=refused.mark.phase if refused and refused.mark else None,
             terms=(*self.outside, *self._library_terms(micro_batch_size)),
             replay=nominal,
@@ -257,7 +261,8 @@ class MemoryModel:
     def _limited(self, micro_batch_size: int, variant: Variant, need: End) -> Replay:
         stream, insertions = self._run(micro_batch_size, variant)
         capacity = self._capacity(variant, need)
-        return replay_stream(stream, insertions, self._replays.rules, capacity)
+        whole = round(self.conditions.device.capacity_bytes.value)
+        return replay_stream(stream, insertions, self._replays.rules, capacity, device_bytes=whole)
 
     def _run(
         self, micro_batch_size: int, variant: Variant, *, tuning: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bsprof.predict.allocator import AllocatorRules
 from bsprof.predict.target import Software
 from bsprof.predict.terms.outside import outside_bytes
 from bsprof.predict.terms.variant import End, Variant
@@ -58,6 +59,8 @@ class Conditions:
     def allocator_bytes(self, outside: Sequence[Term], variant: Variant, need: End) -> int:
         """What the caching allocator may take from the driver.
 
+        A memory fraction among its settings is of the whole device and limits reserved bytes alone.
+
         Args:
             outside: What lies outside it.
             variant: Whose end of the terms outside, and whose unexplained share of the reserved
@@ -65,4 +68,6 @@ class Conditions:
             need: As in `usable_bytes`.
         """
         left = self.usable_bytes(need) - outside_bytes(outside, variant)
-        return max(0, int(left / (1 + variant.slack)))
+        most = max(0, int(left / (1 + variant.slack)))
+        share = AllocatorRules.of(self.software, self.allocator_conf).memory_fraction
+        return most if share is None else min(most, int(share * self.device.capacity_bytes.value))

@@ -134,3 +134,34 @@ def test_the_timeline_shows_the_update_with_the_peak(made_run, card):
     assert [stage.sample for stage in timeline.stages] == sorted(
         stage.sample for stage in timeline.stages
     )
+
+
+def test_after_a_flush_what_lies_outside_is_not_reserved(made_run, card):
+    model = MemoryModel(made_run, Conditions(device=card(1.3 * GIB)))
+    flushed = [found for found in map(model.predict, range(1, 120)) if found.alloc_retries]
+    assert flushed
+    for found in flushed:
+        assert found.reserved_bytes.high <= 1.3 * GIB - 400 * MIB
+        assert found.device_used_bytes.high <= 1.3 * GIB
+
+
+def test_a_memory_fraction_is_of_the_whole_device(made_run, card):
+    needed = predict_memory(made_run(8), Conditions(device=card(8 * GIB))).replay
+    reserved = needed.peak_reserved_bytes
+    settings = "per_process_memory_fraction:0.25"
+    for spare, fits in ((0, True), (-20 * MIB, False)):
+        free = Conditions(device=card(4 * (reserved + spare)))
+        limited = replace(free, allocator_conf=settings)
+        assert predict_memory(made_run(8), free).verdict is Verdict.FITS
+        assert (predict_memory(made_run(8), limited).verdict is Verdict.FITS) == fits
+
+
+def test_collecting_garbage_lowers_what_is_reserved(made_run, card):
+    fraction = "per_process_memory_fraction:0.99"
+    settings = (fraction, f"{fraction},garbage_collection_threshold:0.05")
+    plain, collected = (
+        predict_memory(made_run(70), Conditions(device=card(8 * GIB), allocator_conf=conf))
+        for conf in settings
+    )
+    assert plain.verdict is collected.verdict is Verdict.FITS
+    assert collected.reserved_bytes.value < plain.reserved_bytes.value

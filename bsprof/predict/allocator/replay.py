@@ -20,6 +20,7 @@ def replay(
     rules: AllocatorRules,
     capacity_bytes: int | None,
     *,
+    device_bytes: int | None = None,
     timeline: bool = False,
 ) -> Replay:
     """What the allocator does with a run, up to its end or to the request it must refuse.
@@ -33,12 +34,13 @@ def replay(
         insertions: What else takes memory from the allocator, in any order.
         rules: Of the generation of torch, with its options.
         capacity_bytes: What the allocator may take from the driver; None: no limit.
+        device_bytes: Of the whole device, as `CachingAllocator` takes it.
         timeline: Whether to draw up the timeline of the update with the peak.
 
     Raises:
         ValueError: An insertion outside the stream.
     """
-    allocator = CachingAllocator(rules, capacity_bytes)
+    allocator = CachingAllocator(rules, capacity_bytes, device_bytes=device_bytes)
     return run(Schedule.of(stream, insertions), allocator, timeline=timeline)
 
 
