@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bsprof.errors import BsprofError
 from bsprof.predict.allocator import Verdict
@@ -12,7 +13,7 @@ from bsprof.predict.points import point_of
 from bsprof.predict.search import LARGEST, largest_that
 from bsprof.predict.terms import End
 from bsprof.predict.timeline import timeline_of
-from bsprof.records import Failure, Point, PointStatus, Quantity
+from bsprof.records import Failure, Note, Point, PointStatus, Quantity
 
 MOST_GROWING = 10
 """Sizes from the smallest to the largest, at most; then the factor between them is 4, not 2."""
@@ -38,6 +39,21 @@ class Forecast:
         self._cap = cap
         self._within = within
         self._predictions: dict[int, MemoryPrediction] = {}
+        self._untraced: dict[int, str] = {}
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Of what was looked for so far."""
+        if not self._untraced:
+            return ()
+        size = min(self._untraced)
+        return (
+            Note(
+                code="size-not-traced",
+                message=f"micro-batch {size} counts as too large: {self._untraced[size]}",
+                micro_batch_size=size,
+            ),
+        )
 
     def prediction(self, micro_batch_size: int) -> MemoryPrediction:
         """Of one size."""
@@ -49,7 +65,8 @@ class Forecast:
         """The largest size that fits without a cache flush; None where none does.
 
         Its ends are the largest sizes that fit under the least and the most favourable plausible
-        circumstances; an end where not even the smallest size fits is 0.
+        circumstances; an end where not even the smallest size fits is 0. A size that cannot be
+        traced counts as one that does not fit; `notes` then says so.
         """
         guess = self._guess()
         value = self._search(guess, End.NOMINAL)
@@ -62,7 +79,7 @@ class Forecast:
     def largest_after_flush(self, fits: int) -> int:
         """The largest size that runs, if need be after cache flushes; at least `fits`."""
         found = largest_that(
-            lambda b: self._model.verdict(b) is not Verdict.OUT_OF_MEMORY,
+            self._where_traced(lambda b: self._model.verdict(b) is not Verdict.OUT_OF_MEMORY),
             guess=fits,
             smallest=max(fits, self._smallest),
             cap=self._cap,
@@ -129,9 +146,25 @@ class Forecast:
         fitting = [b for b in sizes if largest is None or b <= largest.value]
         return max(fitting, default=None) if largest is not None else min(sizes, default=None)
 
+    def _where_traced(self, holds: Callable[[int], bool]) -> Callable[[int], bool]:
+        """The same of sizes that can be traced; of others it does not hold."""
+
+        def asked(size: int) -> bool:
+            try:
+                return holds(size)
+            except BsprofError as error:
+                self._untraced[size] = error.doing
+                return False
+
+        return asked
+
     def _search(self, guess: int, need: End) -> int | None:
+        try:
+            holds = self._model.fits_like(guess, need)
+        except BsprofError:  # the guess cannot be traced; others may be
+            holds = partial(self._model.fits, need=need)
         return largest_that(
-            self._model.fits_like(guess, need),
+            self._where_traced(holds),
             guess=guess,
             smallest=self._smallest,
             cap=self._cap,
@@ -150,7 +183,10 @@ class Forecast:
             return low
         usable = model.conditions.usable_bytes()
         for _ in range(2):  # once more near the limit, past kinks and rounded segments
-            used = [self._needed(b) for b in (low, high)]
+            try:
+                used = [self._needed(b) for b in (low, high)]
+            except BsprofError:  # the larger one cannot be traced: the search goes on from below
+                return low
             slope = (used[1] - used[0]) / (high - low)
             if slope <= 0:
                 return high

@@ -100,3 +100,25 @@ def test_a_size_that_cannot_be_traced_is_a_failed_point(made_run, card):
     assert [p.status for p in points] == [PointStatus.OK, PointStatus.FAILED]
     assert points[1].failure.reason == "cannot trace three"
     assert points[1].failure.tail == ("line one", "line two")
+
+
+@pytest.mark.parametrize("broken", [3, 16, 40, 100])
+def test_where_sizes_cannot_be_traced_the_largest_below_them_is_found(made_run, card, broken):
+    def streams(size):
+        if size >= broken:
+            raise MeasurementError(f"cannot trace {size}")
+        return made_run(size)
+
+    found = Forecast(MemoryModel(streams, Conditions(device=card(4 * GIB))), smallest=1, cap=None)
+    largest = found.largest()
+    assert largest.value == largest.high == broken - 1
+    assert found.largest_after_flush(broken - 1) == broken - 1
+    [note] = found.notes
+    assert note.micro_batch_size == broken
+    assert note.message.endswith(f"cannot trace {broken}")
+
+
+def test_without_failures_there_is_no_note(made_run, card):
+    _, found = forecast(made_run, card(2 * GIB))
+    found.largest()
+    assert found.notes == ()
