@@ -25,6 +25,8 @@ from bsprof.predict.cuda.semantics import cuda_semantics
 from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, TraceTarget, ZeroGrad
 from bsprof.predict.trace.building import build_model
+from bsprof.predict.trace.compiled import CompiledModel
+from bsprof.predict.trace.compiled_tracker import CompiledTracker
 from bsprof.predict.trace.convert import Fakes, faked, movable
 from bsprof.predict.trace.known import KnownResults
 from bsprof.predict.trace.modules import ModuleStack
@@ -87,13 +89,6 @@ class Tracer:
         self._notes: tuple[Note, ...] = ()
         if spec.compile:
             spec = replace(spec, compile=False)
-            self._notes += (
-                Note(
-                    code="traced-eager",
-                    message="torch.compile plays no part in the trace: a compiled step may "
-                    "take less memory",
-                ),
-            )
         # Autotuning is a device's; the CPU that stands in for it refuses the switch.
         self._eager_spec = replace(spec, cudnn_benchmark=False)
         self._workload = resolve(spec)
@@ -145,7 +140,9 @@ class _Run:
         self._fakes = fakes
         self._recorder = Recorder()
         self._modules = ModuleStack(tracer._model)
-        self.tracker = StreamTracker(KnownResults(fakes.template()), self._modules, self._recorder)
+        self._compiled: CompiledModel | None = None
+        watches = CompiledTracker if tracer.spec.compile else StreamTracker
+        self.tracker = watches(KnownResults(fakes.template()), self._modules, self._recorder)
         self._training: Training
         self._first_operator = 0
 
@@ -156,6 +153,9 @@ class _Run:
             self.tracker.mark(-1, -1, None)
             with movable(self._arrived):
                 training = self._build()
+            if isinstance(self.tracker, CompiledTracker):
+                self._compiled = CompiledModel(training.model, mode, self.tracker)
+                training._runs = self._compiled
             if training.optimizer is None:
                 self._infer(training)
             else:
@@ -164,7 +164,12 @@ class _Run:
         return Traced(
             stream=self._recorder.stream(self._size, self._modules.names),
             facts=training.facts,
-            notes=(*tracer._notes, *training.notes, *self._values_read()),
+            notes=(
+                *tracer._notes,
+                *training.notes,
+                *self._values_read(),
+                *(self._compiled.notes if self._compiled else ()),
+            ),
             key=workload_key(tracer.spec, training, operators),
         )
 
