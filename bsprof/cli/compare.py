@@ -89,7 +89,7 @@ def command(
     from bsprof.cli.output import STDOUT, check_output, write_output
     from bsprof.cli.report import format_of
     from bsprof.recommend.compare import compare_profiles
-    from bsprof.recommend.target import DEFAULT_HEADROOM
+    from bsprof.records import DEFAULT_HEADROOM
     from bsprof.units import parse_share_or_bytes
 
     as_json = json_wanted(ctx, as_json=as_json, to_stdout=output == STDOUT)

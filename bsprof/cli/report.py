@@ -193,7 +193,7 @@ def _recommendation(
         )
     from bsprof.cli.parse import one_of
     from bsprof.recommend.plan import recommend_plan
-    from bsprof.recommend.target import DEFAULT_HEADROOM
+    from bsprof.records import DEFAULT_HEADROOM
     from bsprof.units import parse_share, parse_share_or_bytes
 
     [(name, profile)] = chosen

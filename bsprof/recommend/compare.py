@@ -20,9 +20,8 @@ from bsprof.recommend.curve import Curve
 from bsprof.recommend.differences import differences, labels
 from bsprof.recommend.infeasible import nothing_measured
 from bsprof.recommend.plan import recommend_plan
-from bsprof.recommend.target import DEFAULT_HEADROOM
 from bsprof.recommend.verdicts import judge, title
-from bsprof.records import Plan, Profile, RankPieces, per_second
+from bsprof.records import DEFAULT_HEADROOM, Plan, Profile, RankPieces, per_second
 
 CARRIED = frozenset(
     {

@@ -22,8 +22,9 @@ from bsprof.recommend.infeasible import (
     nothing_measured,
     nothing_splits,
 )
-from bsprof.recommend.target import DEFAULT_HEADROOM, headroom_of, read_question
+from bsprof.recommend.target import headroom_of, read_question
 from bsprof.records import (
+    DEFAULT_HEADROOM,
     Alternative,
     Mode,
     Objective,

@@ -9,8 +9,6 @@ from bsprof.errors import UsageError
 from bsprof.records import Mode, Note, Objective, Profile, Target
 from bsprof.units import format_bytes
 
-DEFAULT_HEADROOM = 0.05
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:

@@ -5,6 +5,7 @@ from bsprof.records.fit import MemoryFit, PhaseLine, Saturation, TimeFit
 from bsprof.records.loader import LoaderPoint
 from bsprof.records.parts import Category, Phase
 from bsprof.records.plan import (
+    DEFAULT_HEADROOM,
     PLAN_SCHEMA_VERSION,
     Alternative,
     Objective,
@@ -43,6 +44,7 @@ from bsprof.records.workload import (
 )
 
 __all__ = [
+    "DEFAULT_HEADROOM",
     "PLAN_SCHEMA_VERSION",
     "SCHEMA_VERSION",
     "Alternative",

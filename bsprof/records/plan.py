@@ -14,6 +14,9 @@ from bsprof.records.quantity import Quantity
 PLAN_SCHEMA_VERSION = 1
 """Version of the recommendation document. History: 1, the first (0.1.0)."""
 
+DEFAULT_HEADROOM = 0.05
+"""Share of the usable memory that a recommended size leaves free, where nothing else was asked."""
+
 
 class Objective(StrEnum):
     """What the best plan minimises."""

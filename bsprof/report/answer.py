@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from bsprof.recommend.curve import Curve
 from bsprof.recommend.infeasible import predicted_changes
-from bsprof.recommend.target import DEFAULT_HEADROOM
-from bsprof.records import Origin, Point, Recommendation
+from bsprof.records import DEFAULT_HEADROOM, Origin, Point, Recommendation
 from bsprof.report.data import ProfileView, ReportData
 from bsprof.report.owners import owner_text
 from bsprof.report.summary import recommendation_facts, recommendation_summary

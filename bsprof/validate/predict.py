@@ -15,8 +15,7 @@ from bsprof.predict.room import Conditions
 from bsprof.predict.targets import trace_target
 from bsprof.predict.traces import Traces
 from bsprof.predict.worker import TraceWorker
-from bsprof.recommend.target import DEFAULT_HEADROOM
-from bsprof.records import DeviceSpec, Quantity, WorkloadSpec
+from bsprof.records import DEFAULT_HEADROOM, DeviceSpec, Quantity, WorkloadSpec
 from bsprof.records.codec import to_json
 from bsprof.validate.cases import Bracket, Case
 from bsprof.validate.outcomes import Outcome, Unpredicted, made_of, quantity_of
