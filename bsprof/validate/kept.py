@@ -21,7 +21,14 @@ from bsprof.records import Note, WorkloadFacts, WorkloadKey, WorkloadSpec
 from bsprof.records.codec import from_json, to_json
 from bsprof.store import atomic_write
 
-_TRACING = ("predict/trace", "predict/cuda", "predict/stream.py", "workloads", "validate/models")
+_TRACING = (
+    "predict/trace",
+    "predict/cuda",
+    "predict/stream.py",
+    "accounting",
+    "workloads",
+    "validate/models",
+)
 """Whose code decides what a trace is."""
 _PACKAGES = ("torch", "timm", "torchvision", "transformers", "peft")
 
