@@ -8,6 +8,7 @@ model that it would divide at graph breaks is captured whole here.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -75,7 +76,8 @@ class CompiledModel(nn.Module):
     def _capture(self, arguments: Any, named: Any) -> Callable[..., Any] | None:
         graph = _Capture(self._orig_mod, self._tracker, self._fake_mode)
         try:
-            with self._tracker.unwatched(), self._fake_mode:
+            with warnings.catch_warnings(), self._tracker.unwatched(), self._fake_mode:
+                warnings.simplefilter("ignore")  # torch's own, as its compiler is imported
                 call = graph.compiled(arguments, named)
         except Exception as error:  # noqa: BLE001  any reason: the eager model remains
             text = str(error).strip().splitlines()
