@@ -113,7 +113,8 @@ class LiveTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             live += change
             if live > peak:
                 peak, peak_at = live, position
-        held: dict[Category, int] = dict.fromkeys(Category, 0)
+        # Libraries allocate past the tensors that are followed here.
+        held = {c: 0 for c in Category if c is not Category.LIBRARIES}
         for block, size in self._resident:
             held[block.category or Category.ACTIVATIONS] += size
         for block, change in events[:peak_at]:

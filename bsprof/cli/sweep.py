@@ -203,7 +203,7 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Measure a model's training step, size by size; or predict its memory on other devices.
+    """Measure a model's training step, or predict its memory.
 
     Time, memory and FLOPs on this machine, saved after every size; see also `bsprof recommend`.
     With the name of a device that need not be here: which sizes fit there, and what fills it.

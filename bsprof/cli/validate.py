@@ -85,7 +85,7 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Compare predictions with published measurements, and say what each error is made of.
+    """Compare predictions with published measurements.
 
     Nothing is measured here. An interrupted run tells what it has; started again, it goes on.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from bsprof.measure.events import EventKind, Listener, SweepEvent
@@ -14,13 +14,14 @@ from bsprof.predict.memory import MemoryModel
 from bsprof.predict.profiles import Answer, predicted_profile
 from bsprof.predict.replays import Replays
 from bsprof.predict.room import Conditions
+from bsprof.predict.search import LARGEST
 from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, TraceTarget
 from bsprof.predict.targets import trace_target
 from bsprof.predict.traces import Traces
 from bsprof.predict.whatif import StreamOf, changes_for
 from bsprof.predict.worker import TraceWorker
-from bsprof.records import Change, Point, Profile, SweepPlan, WorkloadSpec
+from bsprof.records import Change, Note, Point, Profile, Quantity, SweepPlan, WorkloadSpec
 from bsprof.units import format_bytes, format_count, format_seconds
 
 COARSE = 0.05
@@ -69,7 +70,7 @@ class Predictor:
         target = trace_target(conditions.device, conditions.software)
         traces, replays = self._traces_for(target, conditions)
         self._say_start(conditions, traces)
-        cap = self._cap(traces.facts.dataset_size)
+        cap = self._cap(traces.facts.dataset_size, traces.cap)
         model = MemoryModel(traces.at, conditions, replays)
         forecast = Forecast(
             model,
@@ -88,7 +89,7 @@ class Predictor:
             created_at=created_at,
             facts=traces.facts,
             key=traces.key,
-            notes=traces.notes,
+            notes=(*traces.notes, *self._unlimited(traces, largest)),
             allocator_notes=replays.rules.notes,
             points=points,
             largest=largest,
@@ -101,6 +102,22 @@ class Predictor:
         )
         return predicted_profile(answer, conditions)
 
+    def _unlimited(self, traces: Traces, largest: Quantity | None) -> Iterator[Note]:
+        """What ends the sizes where memory does not."""
+        if traces.cap is not None:
+            yield Note(
+                code="fails-above",
+                message=f"the step fails at micro-batch {traces.cap + 1}, so no size from there on "
+                "is predicted: " + traces.reason(traces.cap + 1),
+                micro_batch_size=traces.cap + 1,
+            )
+        elif largest is not None and largest.value >= LARGEST:
+            yield Note(
+                code="not-limited-by-memory",
+                message=f"memory does not end the sizes: {LARGEST:,} still fits, and no larger one "
+                "was looked at",
+            )
+
     def end(self) -> None:
         """Tell the listener that all is done."""
         self._say("end", f"predicted in {format_seconds(time.monotonic() - self._started)}")
@@ -112,7 +129,7 @@ class Predictor:
                 return traces, replays
         traces = self._new_traces(self._spec, target)
         explicit = self._plan.micro_batch_sizes
-        traces.prepare(explicit, None if explicit else self._cap(None))
+        traces.prepare(explicit, None if explicit else self._cap())
         rules = AllocatorRules.of(given.software, given.allocator_conf)
         self._traced.append((traces, Replays(rules)))
         return self._traced[-1]
@@ -160,8 +177,8 @@ class Predictor:
             on_idea=lambda name: self._say("phase", f"trying {name}"),
         )
 
-    def _cap(self, dataset_size: int | None) -> int | None:
-        sizes = (self._plan.max_micro_batch_size, self._plan.dataset_size, dataset_size)
+    def _cap(self, *others: int | None) -> int | None:
+        sizes = (self._plan.max_micro_batch_size, self._plan.dataset_size, *others)
         return min((b for b in sizes if b is not None), default=None)
 
     def _say(self, kind: EventKind, text: str, point: Point | None = None) -> None:

@@ -86,7 +86,7 @@ class Traces:
         if sizes:
             high, low = self._first(max(sizes), sizes), min(sizes)
         else:
-            high = self._first(FIRST_SIZE if cap is None else min(cap, FIRST_SIZE))
+            high = self._border(self._first(FIRST_SIZE if cap is None else min(cap, FIRST_SIZE)))
             low = self.smallest(cap)
         # Dimensions of one are special; what is larger may scale where that size does not.
         lows = [b for b in dict.fromkeys((low, SMALLEST)) if low <= b < high]
@@ -116,6 +116,20 @@ class Traces:
         smallest = 2 if needs_two else 1
         return smallest if cap is None else min(smallest, cap)
 
+    @property
+    def cap(self) -> int | None:
+        """The largest size below one that was tried, above those traced, and failed; None if none.
+
+        A step that fails at some size fails above it too: nothing is computed for those.
+        """
+        least = min(self._traced, default=0)
+        failed = [b for b in self._failed if b > least]
+        return min(failed) - 1 if failed else None
+
+    def reason(self, micro_batch_size: int) -> str:
+        """Why a size that was tried failed."""
+        return self._failed[micro_batch_size].failure.reason
+
     def at(self, micro_batch_size: int) -> Stream:
         """The stream of a size.
 
@@ -124,7 +138,8 @@ class Traces:
         """
         if micro_batch_size in self._traced:
             return self._traced[micro_batch_size].stream
-        if self._family is None or micro_batch_size < SMALLEST:
+        beyond = self.cap is not None and micro_batch_size > self.cap
+        if self._family is None or micro_batch_size < SMALLEST or beyond:
             return self._trace(micro_batch_size).stream
         if micro_batch_size not in self._computed:
             while len(self._computed) >= KEPT_STREAMS:
@@ -169,6 +184,13 @@ class Traces:
             if hopeless or (not left if others else size == 1):
                 raise trace_error(self._spec, *first)
             size = left.pop() if others else max(1, size // 4)
+
+    def _border(self, size: int) -> int:
+        """The largest size that can be traced, if one above `size` could not; else `size`."""
+        while self.cap is not None and self.cap > size:
+            middle = (size + self.cap + 1) // 2
+            size = middle if isinstance(self._try(middle), TracedSize) else size
+        return size
 
     def _trace(self, size: int) -> TracedSize:
         found = self._try(size)

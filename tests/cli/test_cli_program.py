@@ -31,7 +31,7 @@ COMMANDS = (
     "devices",
     "doctor",
 )
-LATER = ("--predict", "--software", "--from", "--for", "--price")
+LATER = ("--from", "--for", "--price")
 
 
 def test_help_lists_every_command(run):

@@ -139,7 +139,8 @@ def test_a_data_set_too_small_for_the_first_size_is_traced_at_less(worker):
     worker.failing = {FIRST_SIZE: trouble("cannot make 16", error=WorkloadError("cannot make"))}
     found = traces(worker)
     found.prepare()
-    assert worker.asked == [FIRST_SIZE, 4, 1]
+    assert worker.asked == [FIRST_SIZE, 4, 10, 13, 14, 15, 1]
+    assert found.cap == FIRST_SIZE - 1
     assert found.scales
 
 
@@ -172,3 +173,15 @@ def test_targets_that_agree_on_every_trace_share_them(worker):
     assert found.serve(HERE)
     assert found.serve(ALIKE)
     assert not found.serve(OTHER)
+
+
+def test_nothing_is_computed_above_the_largest_size_that_can_be_traced(worker, made_run):
+    worker.failing = {size: trouble(f"wrong at {size}") for size in range(9, 65)}
+    found = traces(worker)
+    found.prepare()
+    assert found.cap == 8
+    assert found.reason(9) == "wrong at 9"
+    assert found.scales
+    assert found.at(8) == made_run(8)
+    with pytest.raises(WorkloadError, match="failed at micro-batch 64"):
+        found.at(64)

@@ -163,7 +163,15 @@ def test_recomputed_blocks_give_the_same_gradient(model: str) -> None:
 @pytest.mark.parametrize("precision", [Precision.AMP_BF16, Precision.BF16])
 @pytest.mark.parametrize("model", SMALL)
 def test_runs_in_bf16(model: str, precision: Precision) -> None:
-    assert all(bool(g.isfinite().all()) for g in gradients(build(model, precision=precision)))
+    training = build(model, precision=precision)
+    try:
+        found = gradients(training)
+    except RuntimeError as error:
+        # oneDNN has no recurrent kernel in bf16 for processors without AVX-512.
+        if "could not create a primitive descriptor for the LSTM" not in str(error):
+            raise
+        pytest.skip("this processor has no LSTM in bf16")
+    assert all(bool(g.isfinite().all()) for g in found)
 
 
 @pytest.mark.parametrize("model", [name for name in SMALL if not name.startswith("ncf")])
