@@ -88,7 +88,9 @@ def wanted(names: Sequence[str], *, predict: bool) -> Wanted:
         DeviceUnavailable: `--predict` for an accelerator that is not here.
         UsageError: several devices to measure.
     """
-    here = [name for name in names if _is_here(name)]
+    from bsprof.measure.devices.select import is_measured_name
+
+    here = [name for name in names if is_measured_name(name)]
     if not predict and len(here) == len(names) == 1:
         return Wanted(here=here[0])
     if here and not predict:
@@ -198,17 +200,6 @@ def _show(terminal: Terminal, profiles: Sequence[Profile], paths: Sequence[Path]
     columns = () if terminal.verbosity else _POINT_COLUMNS
     for profile, path in zip(profiles, paths, strict=True):
         show_summary(terminal, profile_summary(str(path), profile), columns=columns)
-
-
-def _is_here(name: str) -> bool:
-    """Whether the name is of a device of this machine, or of its kind."""
-    from bsprof.measure.devices.select import parse_device_name
-
-    try:
-        parse_device_name(name)
-    except UnknownDevice:
-        return False
-    return True
 
 
 def _of_catalogue(name: str) -> DeviceSpec:

@@ -177,11 +177,6 @@ class Replay:
         """Allocated where the first steady update begins: weights, state, kept gradients."""
         return self.steady_parts[0].begin_allocated_bytes
 
-    @property
-    def steady_alloc_retries(self) -> int:
-        """Cache flushes in steady updates."""
-        return sum(part.alloc_retries for part in self.steady_parts)
-
     def allocated_by_phase(self) -> dict[Phase, int]:
         """Steady allocated peak of each phase."""
         return self._by_phase("allocated_bytes")

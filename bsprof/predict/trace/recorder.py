@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 from bsprof.predict.stream import Mark, Operand, Operator, Stream
@@ -35,7 +34,6 @@ class Recorder:
         self.alive: list[bool] = []
         self.operators: list[RawOperator] = []
         self._marks: list[Mark] = []
-        self._dropped: set[int] = set()
 
     def allocate(self, size: int, module: int) -> int:
         """A new storage of `size` bytes; its index."""
@@ -68,34 +66,19 @@ class Recorder:
             if self.alive[index] and self.categories[index] is None:
                 self.categories[index] = category
 
-    def drop(self, index: int) -> None:
-        """A storage turned out not to be on the device: it is left out of the stream."""
-        self._dropped.add(index)
-
     def stream(self, micro_batch_size: int, module_names: Sequence[str]) -> Stream:
         """All that was recorded."""
         self._order_frees()
-        kept = [i for i in range(len(self.sizes)) if i not in self._dropped]
-        number = dict(zip(kept, range(len(kept)), strict=True)) if self._dropped else None
-        events, positions = self._kept_events(number)
         return Stream(
             micro_batch_size=micro_batch_size,
-            sizes=tuple(self.sizes[i] for i in kept),
-            categories=tuple(self.categories[i] or Category.TEMPORARIES for i in kept),
-            modules=tuple(self.modules[i] for i in kept),
+            sizes=tuple(self.sizes),
+            categories=tuple(category or Category.TEMPORARIES for category in self.categories),
+            modules=tuple(self.modules),
             module_names=tuple(module_names),
-            streams=(0,) * len(kept),
-            events=tuple(events),
-            marks=tuple(
-                Mark(
-                    position=positions[m.position] if positions else m.position,
-                    update=m.update,
-                    micro_step=m.micro_step,
-                    phase=m.phase,
-                )
-                for m in self._marks
-            ),
-            operators=tuple(_operators(self.operators, number, positions)),
+            streams=(0,) * len(self.sizes),
+            events=tuple(self.events),
+            marks=tuple(self._marks),
+            operators=tuple(_operators(self.operators)),
         )
 
     def _order_frees(self) -> None:
@@ -115,37 +98,21 @@ class Recorder:
             if frees and start is None:
                 start = position
 
-    def _kept_events(self, number: dict[int, int] | None) -> tuple[list[int], list[int]]:
-        """Events without those of dropped storages; where each old position lies among them."""
-        if number is None:
-            return self.events, []
-        events = []
-        for event in self.events:
-            index = number.get(abs(event) - 1)
-            if index is not None:
-                events.append(index + 1 if event > 0 else -(index + 1))
-        kept = [0 if abs(event) - 1 in self._dropped else 1 for event in self.events]
-        return events, [0, *accumulate(kept)]
 
-
-def _operators(
-    raw: Iterable[RawOperator], number: dict[int, int] | None, positions: Sequence[int]
-) -> Iterable[Operator]:
+def _operators(raw: Iterable[RawOperator]) -> Iterable[Operator]:
     operands: dict[RawOperand, Operand] = {}
 
     def operand(fields: RawOperand) -> Operand:
         made = operands.get(fields)
         if made is None:
             shape, dtype, block, channels_last = fields
-            if number is not None and block != UNFOLLOWED:
-                block = number.get(block, UNFOLLOWED)
             made = Operand(shape=shape, dtype=dtype, block=block, channels_last=channels_last)
             operands[fields] = made
         return made
 
     for position, name, module, phase, backward, inputs, outputs, attributes in raw:
         yield Operator(
-            position=positions[position] if positions else position,
+            position=position,
             name=name,
             module=module,
             phase=phase,

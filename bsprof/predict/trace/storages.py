@@ -40,7 +40,7 @@ class Storages:
         self._references: dict[int, _Reference] = {}
 
     def knows(self, tensor: Tensor) -> bool:
-        """Whether a tensor's storage was met before, followed or not."""
+        """Whether a tensor's storage is followed."""
         return tensor.untyped_storage()._cdata in self._index
 
     def of(self, tensor: Tensor) -> int:
@@ -62,10 +62,6 @@ class Storages:
             reference.index = index
             self._references[key] = reference
         return index
-
-    def pass_over(self, tensor: Tensor) -> None:
-        """Never follow a tensor's storage."""
-        self._index.setdefault(tensor.untyped_storage()._cdata, UNFOLLOWED)
 
     def resized(self, tensor: Tensor, module: int) -> int | None:
         """The new index of a storage that has another size now; None where it has its size."""

@@ -90,14 +90,8 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with _without_torch_function():
             if tensor.layout is _STRIDED and isinstance(tensor, FakeTensor):
                 index = self._storages.follow(tensor, self._module)
-                if category is not None and index != UNFOLLOWED:
+                if category is not None:
                     self._recorder.label(index, category)
-
-    def pass_over(self, tensor: Tensor) -> None:
-        """Never count a tensor's storage, nor views of it."""
-        with _without_torch_function():
-            if tensor.layout is _STRIDED:
-                self._storages.pass_over(tensor)
 
     def label(self, tensors: Iterable[Tensor], category: Category) -> None:
         """Whose the storages of tensors are; of those that are followed."""
