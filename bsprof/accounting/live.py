@@ -114,7 +114,7 @@ class LiveTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if live > peak:
                 peak, peak_at = live, position
         # Libraries allocate past the tensors that are followed here.
-        held = {c: 0 for c in Category if c is not Category.LIBRARIES}
+        held: dict[Category, int] = {c: 0 for c in Category if c is not Category.LIBRARIES}
         for block, size in self._resident:
             held[block.category or Category.ACTIVATIONS] += size
         for block, change in events[:peak_at]:
