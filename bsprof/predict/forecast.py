@@ -13,7 +13,7 @@ from bsprof.predict.points import point_of
 from bsprof.predict.search import LARGEST, largest_that
 from bsprof.predict.terms import End
 from bsprof.predict.timeline import timeline_of
-from bsprof.records import Failure, Note, Point, PointStatus, Quantity
+from bsprof.records import Failure, Point, PointStatus, Quantity
 
 MOST_GROWING = 10
 """Sizes from the smallest to the largest, at most; then the factor between them is 4, not 2."""
@@ -39,21 +39,6 @@ class Forecast:
         self._cap = cap
         self._within = within
         self._predictions: dict[int, MemoryPrediction] = {}
-        self._untraced: dict[int, str] = {}
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Of what was looked for so far."""
-        if not self._untraced:
-            return ()
-        size = min(self._untraced)
-        return (
-            Note(
-                code="size-not-traced",
-                message=f"micro-batch {size} counts as too large: {self._untraced[size]}",
-                micro_batch_size=size,
-            ),
-        )
 
     def prediction(self, micro_batch_size: int) -> MemoryPrediction:
         """Of one size."""
@@ -66,7 +51,7 @@ class Forecast:
 
         Its ends are the largest sizes that fit under the least and the most favourable plausible
         circumstances; an end where not even the smallest size fits is 0. A size that cannot be
-        traced counts as one that does not fit; `notes` then says so.
+        traced counts as one that does not fit.
         """
         guess = self._guess()
         value = self._search(guess, End.NOMINAL)
@@ -152,8 +137,7 @@ class Forecast:
         def asked(size: int) -> bool:
             try:
                 return holds(size)
-            except BsprofError as error:
-                self._untraced[size] = error.doing
+            except BsprofError:  # what traced it knows why
                 return False
 
         return asked

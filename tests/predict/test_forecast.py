@@ -113,12 +113,3 @@ def test_where_sizes_cannot_be_traced_the_largest_below_them_is_found(made_run, 
     largest = found.largest()
     assert largest.value == largest.high == broken - 1
     assert found.largest_after_flush(broken - 1) == broken - 1
-    [note] = found.notes
-    assert note.micro_batch_size == broken
-    assert note.message.endswith(f"cannot trace {broken}")
-
-
-def test_without_failures_there_is_no_note(made_run, card):
-    _, found = forecast(made_run, card(2 * GIB))
-    found.largest()
-    assert found.notes == ()
