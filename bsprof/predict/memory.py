@@ -21,7 +21,9 @@ from bsprof.predict.terms import (
     outside_bytes,
     outside_terms,
     parallelise,
+    reserve_storages,
     terms_of,
+    with_reserve,
 )
 from bsprof.records import Category, Phase, Quantity, Term
 
@@ -97,6 +99,7 @@ class MemoryModel:
         self._replays = replays or Replays(rules)
         self._stream_at = stream_at
         self._streams: dict[int, tuple[Stream, Insertions]] = {}
+        self._reserves: dict[int, frozenset[int]] = {}
         self._inserted: dict[tuple[int, Variant, bool], Insertions] = {}
         self.outside = outside_terms(
             conditions.device,
@@ -269,6 +272,10 @@ class MemoryModel:
     ) -> tuple[Stream, Insertions]:
         """A size's stream, and all that is inserted into it."""
         stream, own = self._parallelised(micro_batch_size)
+        reserves = self._reserves.get(micro_batch_size)
+        if reserves is None:
+            reserves = self._reserves[micro_batch_size] = reserve_storages(stream)
+        stream = with_reserve(stream, reserves, variant.reserve)
         return stream, (*own, *self._libraries(micro_batch_size, variant, tuning=tuning))
 
     def _libraries(
@@ -320,15 +327,16 @@ def predict_memory(
 
 def _without_outside(variant: Variant) -> Variant:
     """The variant as far as what it inserts goes."""
-    return replace(variant, name="", outside=End.NOMINAL, slack=0.0)
+    return replace(variant, name="", outside=End.NOMINAL, slack=0.0, reserve=1.0)
 
 
 def _at_end(variant: Variant, need: End) -> Variant:
-    """The variant with what lies outside, and the unexplained share, at one end."""
+    """The variant with what lies outside, the unexplained share and the reserve at one end."""
     if need is End.NOMINAL:
         return variant
-    slack = max(v.slack for v in VARIANTS) if need is End.HIGH else 0.0
-    return replace(variant, name="", outside=need, slack=slack)
+    end = max if need is End.HIGH else min
+    slack, reserve = (end(v.slack for v in VARIANTS), end(v.reserve for v in VARIANTS))
+    return replace(variant, name="", outside=need, slack=slack, reserve=reserve)
 
 
 def _at_most(quantity: Quantity, most: float) -> Quantity:

@@ -17,16 +17,16 @@ class Replays:
 
     def __init__(self, rules: AllocatorRules) -> None:
         self.rules = rules
-        self._kept: dict[tuple[int, Insertions], Replay] = {}
+        self._kept: dict[tuple[int, int, Insertions], Replay] = {}
 
     def unlimited(self, stream: Stream, insertions: Insertions) -> Replay:
         """What the run needs where there is no limit.
 
         Args:
-            stream: Of the workload; its size tells it from the others.
+            stream: Of the workload; its size and its bytes tell it from the others.
             insertions: Of libraries and communication.
         """
-        key = (stream.micro_batch_size, insertions)
+        key = (stream.micro_batch_size, sum(stream.sizes), insertions)
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = replay(stream, insertions, self.rules, None)

@@ -9,6 +9,7 @@ import pytest
 from bsprof.predict.allocator import Verdict
 from bsprof.predict.memory import MemoryModel, predict_memory
 from bsprof.predict.room import Conditions
+from bsprof.predict.stream import Operand
 from bsprof.predict.terms import End
 from bsprof.predict.timeline import timeline_of
 from bsprof.records import Category, Phase, Quantity
@@ -154,6 +155,36 @@ def test_a_memory_fraction_is_of_the_whole_device(made_run, card):
         limited = replace(free, allocator_conf=settings)
         assert predict_memory(made_run(8), free).verdict is Verdict.FITS
         assert (predict_memory(made_run(8), limited).verdict is Verdict.FITS) == fits
+
+
+def test_the_reserve_of_recurrent_layers_has_an_interval(made_run, card):
+    run = made_run(40)
+    recurrent = tuple(
+        op
+        if op.backward
+        else replace(
+            op,
+            name="aten._cudnn_rnn",
+            inputs=(Operand(shape=(8,), dtype="float32"),),
+            outputs=(replace(op.outputs[0], dtype="uint8"),),
+        )
+        for op in run.operators
+    )
+    given = Conditions(device=card(8 * GIB))
+    found = predict_memory(replace(run, operators=recurrent), given)
+    reserve = 4 * 40 * 2 * MIB
+    peak = found.allocated_bytes
+    assert peak.low == pytest.approx(0.99 * (peak.value - 0.2 * reserve))
+    assert peak.high == pytest.approx(1.01 * (peak.value + 0.4 * reserve))
+    plain = predict_memory(run, given).device_used_bytes
+    used = found.device_used_bytes
+    assert used.low < plain.low - 0.15 * reserve
+    assert used.high > plain.high + 0.35 * reserve
+
+    need = found.device_used_bytes.value
+    tight = Conditions(device=card(need + 60 * MIB))
+    assert predict_memory(run, tight).worst is Verdict.FITS
+    assert predict_memory(replace(run, operators=recurrent), tight).worst is not Verdict.FITS
 
 
 def test_collecting_garbage_lowers_what_is_reserved(made_run, card):

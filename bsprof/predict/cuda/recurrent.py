@@ -26,11 +26,8 @@ LSTM: four gates and the cell. GRU: six. Derived from two sizes that cuDNN retur
 320 units, four deep (pytorch/pytorch#2895): 736,000,000 bytes for an LSTM and 864,000,000 for a
 GRU, which are 23 and 27 values each for 25,000 steps times samples: 4 x 5 + 3 and 4 x 6 + 3.
 The steps and samples are inferred, not printed there. Plain layers: the state before and after,
-assumed. An interval of 0.8 to 1.4 times the result is meant (`RESERVE_RANGE`): cuDNN may choose
-another algorithm with another layout.
+assumed. How far off it may be is `bsprof.predict.terms.variant`'s to say.
 """
-
-RESERVE_RANGE = (0.8, 1.4)
 
 
 def reserve_elements(

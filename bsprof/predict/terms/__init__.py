@@ -2,6 +2,7 @@
 
 from bsprof.predict.terms.libraries import library_insertions, terms_of
 from bsprof.predict.terms.outside import outside_bytes, outside_terms
+from bsprof.predict.terms.recurrent import reserve_storages, with_reserve
 from bsprof.predict.terms.sharding import Strategy, parallelise
 from bsprof.predict.terms.term import Place, Term
 from bsprof.predict.terms.variant import NOMINAL, SMALLEST, VARIANTS, End, Variant
@@ -19,5 +20,7 @@ __all__ = [
     "outside_bytes",
     "outside_terms",
     "parallelise",
+    "reserve_storages",
     "terms_of",
+    "with_reserve",
 ]
