@@ -150,7 +150,7 @@ def _law_key(func: Any, parts: list[Any], kinds: Kinds) -> Key | None:
     if func not in LIKE_THEIR_INPUT and not (torch.Tag.pointwise in func.tags and len(kinds) == 1):
         return None
     shapes = list(kinds)
-    if not all(_is_dense(*shape) for shape in shapes):
+    if not all(_is_plainly_dense(*shape) for shape in shapes):
         return None
     return tuple(
         (kinds[tuple(part[0]), part[1]], len(part[0]), part[2]) if type(part) is tuple else part
@@ -158,7 +158,8 @@ def _law_key(func: Any, parts: list[Any], kinds: Kinds) -> Key | None:
     )
 
 
-def _is_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+def _is_plainly_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether shape and order alone decide the strides; stricter than `accumulation.is_dense`."""
     expected = 1
     for step, length in sorted(zip(stride, shape, strict=True)):
         if length < 2 or step != expected:
