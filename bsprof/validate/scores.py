@@ -98,10 +98,15 @@ def errors_of(pairs: Sequence[Pair]) -> Errors | None:
     )
 
 
+LEAST_GROWTH = 0.05
+"""Share of the larger measurement below which a growth between two sizes says nothing of a slope:
+where the optimizer step has the peak, what is left of it is rounding."""
+
+
 def slope_pairs(pairs: Iterable[Pair]) -> list[Pair]:
     """Bytes per sample, from the smallest and the largest size of each model.
 
-    Models with one size, or whose measurements do not grow, have none.
+    Models with one size, or whose measurements hardly grow, have none.
     """
     by_model: dict[str, list[Pair]] = {}
     for pair in pairs:
@@ -111,7 +116,7 @@ def slope_pairs(pairs: Iterable[Pair]) -> list[Pair]:
         low = min(found, key=lambda pair: pair.micro_batch)
         high = max(found, key=lambda pair: pair.micro_batch)
         samples = high.micro_batch - low.micro_batch
-        if samples <= 0 or high.measured <= low.measured:
+        if samples <= 0 or high.measured - low.measured < LEAST_GROWTH * high.measured:
             continue
         slopes.append(
             Pair(
