@@ -22,8 +22,8 @@ DEVICE = "a100-80gb-sxm"
 
 ASSUMPTIONS = (
     "transformers from 4.45 on: a function converts the logits to fp32 and shifts them by a copy",
-    "table with liger kernels: an older transformers, whose models do so themselves (which table ran "
-    "which generation is not stated, and inferred from its peaks)",
+    "table with liger kernels: an older transformers, whose models do so themselves",
+    "which table ran which transformers is not stated, and inferred from its peaks",
     "foak rows: RMS norms keep their input alone, the loss writes its gradient over the logits",
     "torch not stated: 2.4",
 )
