@@ -93,7 +93,7 @@ def test_a_history_made_by_the_rules_is_followed_exactly(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("seed", range(50, 70))
+@pytest.mark.parametrize("seed", range(50, 54))
 def test_long_histories_are_followed_exactly(name, seed):
     snapshot = snapshot_from(as_snapshot(recorded(name, seed, steps=1500)))
     assert replay_snapshot(snapshot, rules_of(name), device_bytes=DEVICE).difference is None
