@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bsprof.predict.cuda.scratch import BYTES
 from bsprof.predict.stream import Stream
 from bsprof.predict.terms.sharding import optimizer_temporaries
 from bsprof.records import Category
@@ -56,5 +55,5 @@ def _element_bytes(stream: Stream) -> dict[int, int]:
         for operand in (*operator.inputs, *operator.outputs):
             block = operand.block
             if block >= 0 and stream.categories[block] is Category.OPTIMIZER_STATE:
-                found[block] = BYTES.get(operand.dtype, STATE_BYTES)
+                found[block] = operand.item_bytes
     return found

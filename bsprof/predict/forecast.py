@@ -168,7 +168,7 @@ class Forecast:
         usable = model.conditions.usable_bytes()
         for _ in range(2):  # once more near the limit, past kinks and rounded segments
             try:
-                used = [self._needed(b) for b in (low, high)]
+                used = [model.needed_bytes(b) for b in (low, high)]
             except BsprofError:  # the larger one cannot be traced: the search goes on from below
                 return low
             slope = (used[1] - used[0]) / (high - low)
@@ -180,9 +180,6 @@ class Forecast:
                 return guess
             low, high = high, guess
         return guess
-
-    def _needed(self, size: int) -> float:
-        return self._model.needed_bytes(size)
 
     def _above(self, top: int) -> int:
         """A size some percent above the largest that fits."""

@@ -102,10 +102,7 @@ class MemoryModel:
         self._reserves: dict[int, frozenset[int]] = {}
         self._inserted: dict[tuple[int, Variant, bool], Insertions] = {}
         self.outside = outside_terms(
-            conditions.device,
-            conditions.software,
-            world_size=conditions.world_size,
-            parallel=None if conditions.world_size == 1 else conditions.parallel,
+            conditions.device, conditions.software, world_size=conditions.world_size
         )
 
     def predict(self, micro_batch_size: int) -> MemoryPrediction:
@@ -191,13 +188,7 @@ class MemoryModel:
             need: `NOMINAL`; `HIGH` for the least favourable variant and the least capacity, `LOW`
                 for the most favourable ones.
         """
-        if need is End.NOMINAL:
-            fits = self._fits(micro_batch_size, NOMINAL, need)
-        elif need is End.HIGH:
-            fits = all(self._fits(micro_batch_size, v, need) for v in self._distinct(need))
-        else:
-            fits = any(self._fits(micro_batch_size, v, need) for v in self._distinct(need))
-        if fits:
+        if self.fits(micro_batch_size, need):
             return Verdict.FITS
         smallest = _at_end(SMALLEST, need)
         least = self._unlimited(micro_batch_size, smallest).peak_allocated_bytes
@@ -251,7 +242,8 @@ class MemoryModel:
         return self._limited(micro_batch_size, variant, need).verdict is Verdict.FITS
 
     def _capacity(self, variant: Variant, need: End) -> int:
-        return self.conditions.allocator_bytes(self.outside, variant, need)
+        fraction = self._replays.rules.memory_fraction
+        return self.conditions.allocator_bytes(self.outside, variant, need, fraction)
 
     def _used(self, variant: Variant, reserved_bytes: int) -> float:
         return outside_bytes(self.outside, variant) + reserved_bytes * (1 + variant.slack)

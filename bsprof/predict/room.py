@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bsprof.predict.allocator import AllocatorRules
 from bsprof.predict.target import Software
 from bsprof.predict.terms.outside import outside_bytes
 from bsprof.predict.terms.variant import End, Variant
@@ -56,18 +55,21 @@ class Conditions:
         limit = self.memory_limit_bytes
         return limit is not None and limit < self.device.capacity_bytes.value - self.other_bytes
 
-    def allocator_bytes(self, outside: Sequence[Term], variant: Variant, need: End) -> int:
+    def allocator_bytes(
+        self, outside: Sequence[Term], variant: Variant, need: End, fraction: float | None
+    ) -> int:
         """What the caching allocator may take from the driver.
-
-        A memory fraction among its settings is of the whole device and limits reserved bytes alone.
 
         Args:
             outside: What lies outside it.
             variant: Whose end of the terms outside, and whose unexplained share of the reserved
                 bytes, are taken.
             need: As in `usable_bytes`.
+            fraction: Of the whole device, what reserved bytes alone may be (the allocator's own
+                setting); None is unset.
         """
         left = self.usable_bytes(need) - outside_bytes(outside, variant)
         most = max(0, int(left / (1 + variant.slack)))
-        share = AllocatorRules.of(self.software, self.allocator_conf).memory_fraction
-        return most if share is None else min(most, int(share * self.device.capacity_bytes.value))
+        if fraction is None:
+            return most
+        return min(most, int(fraction * self.device.capacity_bytes.value))

@@ -5,10 +5,20 @@ Plain Python on purpose: the worker that traces loads torch, the side that repla
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from bsprof.records import Category, Phase, Scalar
+
+
+@functools.cache
+def _item_bytes(dtype: str) -> int:
+    """By the bits in the type's name; one byte for `bool` and for what is packed in less."""
+    bits = re.search(r"\d+", dtype)
+    return 1 if bits is None else max(1, int(bits[0]) // 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +53,16 @@ class Operand:
     dtype: str
     block: int = -1
     channels_last: bool = False
+
+    @property
+    def item_bytes(self) -> int:
+        """Of one element."""
+        return _item_bytes(self.dtype)
+
+    @property
+    def bytes(self) -> int:
+        """Of all its elements, lying densely."""
+        return prod(self.shape) * self.item_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

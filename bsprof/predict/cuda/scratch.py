@@ -11,13 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, prod
 
-from bsprof.predict.stream import Operand, Operator
+from bsprof.predict.stream import Operator
 from bsprof.predict.target import TraceTarget
 
-BYTES = {
-    "float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2,
-    "uint8": 1, "int8": 1, "bool": 1,
-}  # fmt: skip
 FLOAT = 4
 INDEX = 8
 
@@ -43,10 +39,6 @@ def kernel_scratch(operator: Operator, target: TraceTarget) -> int:
     return 0 if rule is None else rule(operator, target)
 
 
-def _size(operand: Operand) -> int:
-    return prod(operand.shape) * BYTES.get(operand.dtype, FLOAT)
-
-
 def _up(value: int, multiple: int) -> int:
     return ceil(value / multiple) * multiple
 
@@ -63,7 +55,7 @@ def _flash_backward(operator: Operator, target: TraceTarget) -> int:  # noqa: AR
     accumulated = rows * _up(size, 32 if size <= 128 else 64) * FLOAT
     expanded = 0
     if key.shape[-3] != heads:
-        expanded = 2 * samples * heads * key.shape[-2] * size * BYTES[query.dtype]
+        expanded = 2 * samples * heads * key.shape[-2] * size * query.item_bytes
     return accumulated + rows * FLOAT + expanded
 
 
@@ -78,7 +70,7 @@ def _efficient_forward(operator: Operator, target: TraceTarget) -> int:  # noqa:
     `cuda/attention.cu`, `_efficient_attention_forward`: `kNeedsOutputAccumulatorBuffer`.
     """
     value, out = operator.inputs[2], operator.outputs[0]
-    wide = BYTES[value.dtype] == 2 and value.shape[-1] > 128
+    wide = value.item_bytes == 2 and value.shape[-1] > 128
     return prod(out.shape) * FLOAT if wide else 0
 
 
@@ -93,7 +85,7 @@ def _efficient_backward(operator: Operator, target: TraceTarget) -> int:
     *_, heads, length, size = query.shape
     rows = prod(query.shape[:-3]) * heads * length
     product = prod(grad.shape) * FLOAT
-    if BYTES[query.dtype] > 2:
+    if query.item_bytes > 2:
         return product + rows * FLOAT
     tiles = prod(query.shape[:-3]) * heads * _up(length, EFFICIENT_ROWS) * _up(size, EFFICIENT_ROWS)
     staged = 0
@@ -119,7 +111,7 @@ def _embedding_backward(operator: Operator, target: TraceTarget) -> int:  # noqa
         return 0
     segments = min(count, weight.shape[0])
     parts = count // EMBEDDING_PART + segments
-    index = BYTES.get(indices.dtype, INDEX)
+    index = indices.item_bytes
     summing = parts * grad.shape[-1] * FLOAT + (3 * count + 2 * segments + parts) * index
     return max(summing, 4 * count * index)
 
@@ -139,7 +131,7 @@ def _index_put(operator: Operator, target: TraceTarget) -> int:  # noqa: ARG001
 def _sort(operator: Operator, target: TraceTarget) -> int:  # noqa: ARG001
     """A second buffer of keys and of indices (`native/cuda/Sort.cpp`, radix sort)."""
     keys = operator.inputs[0]
-    return _size(keys) + prod(keys.shape) * INDEX
+    return keys.bytes + prod(keys.shape) * INDEX
 
 
 def _foreach_norm(operator: Operator, target: TraceTarget) -> int:  # noqa: ARG001
@@ -155,8 +147,8 @@ def _cudnn_rnn(operator: Operator, target: TraceTarget) -> int:  # noqa: ARG001
     Two workspaces printed in pytorch/pytorch#2895 are 1.45 times the weights' bytes: 17,730,560
     for 12,160,000 (LSTM, with biases) and 13,169,920 for 9,120,000 (GRU).
     """
-    weights = sum(_size(operand) for operand in operator.inputs if len(operand.shape) == 2)
-    turned = _size(operator.inputs[0]) if operator.attributes.get("batch_first") else 0
+    weights = sum(operand.bytes for operand in operator.inputs if len(operand.shape) == 2)
+    turned = operator.inputs[0].bytes if operator.attributes.get("batch_first") else 0
     return round(1.45 * weights) + turned
 
 

@@ -4,7 +4,6 @@ from bsprof.predict.terms.libraries import library_insertions, terms_of
 from bsprof.predict.terms.outside import outside_bytes, outside_terms
 from bsprof.predict.terms.recurrent import reserve_storages, with_reserve
 from bsprof.predict.terms.sharding import Strategy, parallelise
-from bsprof.predict.terms.term import Place, Term
 from bsprof.predict.terms.variant import NOMINAL, SMALLEST, VARIANTS, End, Variant
 
 __all__ = [
@@ -12,9 +11,7 @@ __all__ = [
     "SMALLEST",
     "VARIANTS",
     "End",
-    "Place",
     "Strategy",
-    "Term",
     "Variant",
     "library_insertions",
     "outside_bytes",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bsprof.predict.stream import Insertion, Stream
 from bsprof.predict.terms.spans import live_gradients, run_start
-from bsprof.predict.terms.term import Place, Term
-from bsprof.records import Category, DeviceSpec, Quantity
+from bsprof.records import Category, DeviceSpec, Place, Quantity, Term
 
 MIB = 2**20
 

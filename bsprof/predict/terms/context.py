@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bsprof.predict.target import Software
-from bsprof.predict.terms.term import Place, Term
-from bsprof.records import DeviceSpec, Quantity
+from bsprof.records import DeviceSpec, Place, Quantity, Term
 
 MIB = 2**20
 

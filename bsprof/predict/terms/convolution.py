@@ -25,7 +25,6 @@ from bsprof.predict.stream import Operand, Operator
 from bsprof.predict.terms.variant import Variant
 from bsprof.records import Precision
 
-DTYPE_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 HALF = frozenset({"float16", "bfloat16"})
 
 FIRST_TENSOR_CORES = (7, 0)
@@ -86,7 +85,7 @@ class Convolution:
     @property
     def moved_bytes(self) -> int:
         """Input and output."""
-        return bytes_of(self.input) + bytes_of(self.output)
+        return self.input.bytes + self.output.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +95,6 @@ class Workspaces:
     forward: int = 0
     data: int = 0
     weight: int = 0
-
-
-def bytes_of(operand: Operand) -> int:
-    """Bytes of a dense tensor."""
-    return prod(operand.shape) * DTYPE_BYTES.get(operand.dtype, 4)
 
 
 def convolution_of(operator: Operator) -> Convolution | None:
@@ -178,7 +172,7 @@ def layout_copies(convolution: Convolution, *, backward: bool) -> int:
     if convolution.is_depthwise or not convolution.channels_last:
         return 0
     operands = (convolution.input, convolution.output) if backward else (convolution.input,)
-    return sum(bytes_of(operand) for operand in operands if _differs(operand))
+    return sum(operand.bytes for operand in operands if _differs(operand))
 
 
 def _differs(operand: Operand) -> bool:
@@ -191,7 +185,7 @@ def kernel_bytes(convolution: Convolution, units: Units, variant: Variant) -> tu
     """Workspace of the forward pass, of the gradient of the input and of that of the weight."""
     if convolution.is_depthwise:
         return 0, 0, 0
-    moved, weight = convolution.moved_bytes, bytes_of(convolution.weight)
+    moved, weight = convolution.moved_bytes, convolution.weight.bytes
     if convolution.is_half and units.half:
         copies = 0 if convolution.channels_last else moved + weight
         return copies, copies, copies

@@ -13,13 +13,11 @@ from bsprof.predict.terms.convolution import (
     BACKWARD,
     FORWARD,
     Units,
-    bytes_of,
     convolution_of,
     workspaces,
 )
-from bsprof.predict.terms.term import Place, Term
 from bsprof.predict.terms.variant import NOMINAL, Variant
-from bsprof.records import Category, DeviceSpec, Precision, Quantity
+from bsprof.records import Category, DeviceSpec, Place, Precision, Quantity, Term
 
 CONVOLUTION_NAME = "convolution workspace"
 TUNING_NAME = "convolution autotuning"
@@ -101,7 +99,7 @@ def tuning_insertions(stream: Stream) -> Iterator[Insertion]:
         key = (operator.name, shapes, str(operator.attributes.get("stride")))
         if key not in met:
             met.add(key)
-            amount = round(TUNING_FACTOR * convolution.moved_bytes + bytes_of(convolution.weight))
+            amount = round(TUNING_FACTOR * convolution.moved_bytes + convolution.weight.bytes)
             yield workspace(stream, operator, operator.position, amount, TUNING_NAME)
 
 

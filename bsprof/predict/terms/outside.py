@@ -8,17 +8,12 @@ from bsprof.predict.target import Software
 from bsprof.predict.terms import cublas
 from bsprof.predict.terms.collectives import communicator_term
 from bsprof.predict.terms.context import context_term
-from bsprof.predict.terms.term import Place, Term
 from bsprof.predict.terms.variant import Variant
-from bsprof.records import DeviceSpec, Quantity
+from bsprof.records import DeviceSpec, Place, Quantity, Term
 
 
 def outside_terms(
-    device: DeviceSpec,
-    software: Software,
-    *,
-    world_size: int = 1,
-    parallel: str | None = None,
+    device: DeviceSpec, software: Software, *, world_size: int = 1
 ) -> tuple[Term, ...]:
     """Context, buffers of collectives and, with old torch, cuBLAS' own workspaces.
 
@@ -26,7 +21,6 @@ def outside_terms(
         device: Where it would run.
         software: Whose defaults apply.
         world_size: Ranks; one has no communicator.
-        parallel: How the ranks share work, see `bsprof.predict.terms.sharding`.
     """
     terms = [context_term(device, software)]
     if not cublas.is_inside(software) and device.kind == "cuda":
@@ -39,7 +33,7 @@ def outside_terms(
                 source="cuBLAS' own default, one block per handle, before torch 2.0 (#86645)",
             )
         )
-    if world_size > 1 and parallel is not None:
+    if world_size > 1:
         terms.append(communicator_term(device))
     return tuple(terms)
 

@@ -43,7 +43,7 @@ ELEMENTWISE = frozenset(
         "inductor_randint", "inductor_lookup_seed", "flip", "repeat", "fill", "rev",
         "_unsafe_index", "_unsafe_masked_index", "lift_fresh_copy", "masked_fill", "bucketize",
         "triu", "tril", "pow", "_low_memory_max_pool_offsets_to_indices", "index_select", "fma",
-        "device_put",
+        "device_put", "div", "mul", "add", "sub",
     )
 )  # fmt: skip
 """Computed where they are read, beside those that torch tags as elementwise."""
@@ -131,12 +131,9 @@ def kind_of(node: fx.Node) -> str:
         return "written"
     if name in REDUCTIONS:
         return "reduction"
-    if torch.Tag.pointwise in target.tags or name in ELEMENTWISE or name in _ELEMENTWISE_TOO:
+    if torch.Tag.pointwise in target.tags or name in ELEMENTWISE:
         return "element"
     return "own"
-
-
-_ELEMENTWISE_TOO = frozenset(("div", "mul", "add", "sub"))
 
 
 class _Planner:

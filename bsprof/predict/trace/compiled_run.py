@@ -30,7 +30,6 @@ class GraphRunner:
         is_backward: Which of the two graphs it is.
         kept: Names of nodes that the forward graph returns to its caller: not to be written over.
             The forward's runner adds to them.
-        returned: How many outputs of a forward graph go to its caller; the rest is kept.
     """
 
     _boxed_call = True

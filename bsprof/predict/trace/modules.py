@@ -16,7 +16,6 @@ _NEAR = 16
 """Heuristic: how many autograd nodes back the forward of a node is looked for."""
 
 _sequence_number = torch._C._autograd._get_sequence_nr
-_current_node = torch._C._current_autograd_node
 
 
 class ModuleStack:

@@ -18,7 +18,6 @@ from bsprof.predict.stream import Operand, Operator, Stream
 from bsprof.predict.trace.lines import ChangingOperator, Line, Operators
 from bsprof.records import Scalar
 
-ITEM_BYTES = {"64": 8, "32": 4, "16": 2, "8": 1, "bool": 1, "complex64": 8, "complex128": 16}
 SMALLEST = 2
 """Dimensions of one are special (any stride will do, nothing to copy): a size of one is traced."""
 _NUMBERS = re.compile(r"-?\d+(?:,-?\d+)*")
@@ -199,8 +198,8 @@ def _check_proven(low: Stream, high: Stream, sizes: Sequence[Line]) -> None:
             i = small.block
             # One dimension of `small` grows, so its bytes are a line; the storage's is the same
             # line, or a multiple of one without a constant.
-            if i in growing and _bytes(small) * high.sizes[i] == _bytes(large) * low.sizes[i]:
-                whole = _bytes(small) == low.sizes[i]
+            if i in growing and small.bytes * high.sizes[i] == large.bytes * low.sizes[i]:
+                whole = small.bytes == low.sizes[i]
                 if whole or sizes[i].constant == 0:
                     growing.discard(i)
     if growing:
@@ -209,12 +208,3 @@ def _check_proven(low: Stream, high: Stream, sizes: Sequence[Line]) -> None:
             f"no shape shows how {low.sizes[i]} bytes of {low.module_names[low.modules[i]]!r} grow "
             f"to {high.sizes[i]}"
         )
-
-
-def _bytes(operand: Operand) -> int:
-    """Bytes of all elements of an operand."""
-    name = operand.dtype
-    count = ITEM_BYTES.get(name) or ITEM_BYTES[name.lstrip("abcdefghijklmnopqrstuvwxyz")[:2]]
-    for length in operand.shape:
-        count *= length
-    return count

@@ -6,9 +6,9 @@ import pytest
 from made_runs import MIB, device
 
 from bsprof.predict.target import Software
-from bsprof.predict.terms import NOMINAL, VARIANTS, Place, outside_bytes, outside_terms
+from bsprof.predict.terms import NOMINAL, VARIANTS, outside_bytes, outside_terms
 from bsprof.predict.terms.variant import End
-from bsprof.records import Quantity
+from bsprof.records import Place, Quantity
 
 NEW = Software()
 OLD = Software(torch=(1, 12), cudnn=8, cuda=(11, 3))
@@ -46,11 +46,9 @@ def test_old_torch_leaves_cublas_to_the_driver():
 
 
 def test_communicators_need_ranks():
-    assert len(outside_terms(device(), NEW, world_size=1, parallel="ddp")) == 1
+    assert len(outside_terms(device(), NEW, world_size=1)) == 1
     linked = device(links_bytes_per_s={"nvlink": 3e11})
-    terms = [
-        outside_terms(card, NEW, world_size=2, parallel="ddp")[-1] for card in (device(), linked)
-    ]
+    terms = [outside_terms(card, NEW, world_size=2)[-1] for card in (device(), linked)]
     assert [term.name for term in terms] == ["NCCL buffers"] * 2
     assert terms[0].bytes.value < terms[1].bytes.value == 480 * MIB
 
