@@ -6,13 +6,13 @@ from bsprof.predict.allocator import Verdict
 from bsprof.predict.memory import MemoryPrediction
 from bsprof.predict.module_groups import grouped
 from bsprof.records import (
-    Category,
     Failure,
     MemoryPeaks,
     Point,
     PointPrediction,
     PointStatus,
     Timeline,
+    ranked_shares,
 )
 from bsprof.units import format_bytes, format_share
 
@@ -20,15 +20,6 @@ TOP_MODULES = 8
 """Modules at the peak that a point keeps; what no module made is told by category."""
 UPDATES = 2
 """Whole updates behind the peaks, as traced."""
-
-_NAMES = {
-    Category.WEIGHTS: "weights",
-    Category.GRADIENTS: "gradients",
-    Category.OPTIMIZER_STATE: "optimizer state",
-    Category.ACTIVATIONS: "activations",
-    Category.TEMPORARIES: "temporaries",
-    Category.LIBRARIES: "libraries",
-}
 
 
 def point_of(
@@ -71,20 +62,13 @@ def point_of(
     )
 
 
-def owner_text(prediction: MemoryPrediction) -> str:
-    """Who owns most of the peak: `activations 71 %`."""
-    total = sum(prediction.by_category_bytes.values())
-    if not total:
-        return ""
-    category, amount = max(prediction.by_category_bytes.items(), key=lambda item: item[1])
-    return f"{_NAMES[category]} {format_share(amount / total)}"
-
-
 def _failure(prediction: MemoryPrediction, usable_bytes: int) -> Failure:
     needed = format_bytes(prediction.device_used_bytes.value)
+    owners = ranked_shares(prediction.by_category_bytes)[:1]
+    held = "".join(f"{category.words} {format_share(share)}" for category, share in owners)
     return Failure(
         reason=f"would need {needed} where {format_bytes(usable_bytes)} are usable; of its peak "
-        f"{owner_text(prediction)}",
+        f"{held}",
         phase=prediction.refused_in.value if prediction.refused_in else "build",
         requested_bytes=prediction.requested_bytes,
     )

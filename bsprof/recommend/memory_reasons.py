@@ -8,7 +8,7 @@ from bsprof.recommend.candidates import Candidate
 from bsprof.recommend.fewest_steps import SAME_MEMORY
 from bsprof.recommend.reasons import Ground, memory_sentence, what_to_run
 from bsprof.recommend.wording import OUTCOMES, PREDICTED_OUTCOMES, plural
-from bsprof.records import Objective, Phase, Point
+from bsprof.records import Objective, Phase, Point, ranked_shares
 from bsprof.units import format_bytes, format_count, format_share
 
 _PHASES = {
@@ -92,13 +92,11 @@ def _owner(ground: Ground) -> str:
 
 
 def _largest_share(point: Point) -> str:
-    held = point.peak_by_category_bytes
-    total = sum(held.values())
-    if not total:
+    ranked = ranked_shares(point.peak_by_category_bytes)
+    if not ranked:
         return ""
-    category = max(held, key=lambda c: held[c])
-    name = str(category).replace("_", " ")
-    return f"{format_share(held[category] / total)} of the bytes that are live then are {name}"
+    category, share = ranked[0]
+    return f"{format_share(share)} of the bytes that are live then are {category.words}"
 
 
 def _next_larger(ground: Ground) -> str:

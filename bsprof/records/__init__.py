@@ -3,7 +3,7 @@
 from bsprof.records.device import DevicePeaks, DeviceSnapshot, DeviceSpec, Environment
 from bsprof.records.fit import MemoryFit, PhaseLine, Saturation, TimeFit
 from bsprof.records.loader import LoaderPoint
-from bsprof.records.parts import Category, Phase
+from bsprof.records.parts import Category, Phase, ranked_shares
 from bsprof.records.plan import (
     DEFAULT_HEADROOM,
     PLAN_SCHEMA_VERSION,
@@ -90,4 +90,5 @@ __all__ = [
     "WorkloadKey",
     "WorkloadSpec",
     "per_second",
+    "ranked_shares",
 ]

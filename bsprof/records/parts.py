@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -33,3 +34,15 @@ class Category(StrEnum):
     ACTIVATIONS = "activations"
     TEMPORARIES = "temporaries"
     LIBRARIES = "libraries"
+
+    @property
+    def words(self) -> str:
+        """For people: `optimizer state`."""
+        return self.value.replace("_", " ")
+
+
+def ranked_shares(held: Mapping[Category, int]) -> list[tuple[Category, float]]:
+    """Who holds which share of the bytes, largest first; nobody where there are none."""
+    total = sum(held.values())
+    ranked = sorted(held.items(), key=lambda item: -item[1])
+    return [(category, amount / total) for category, amount in ranked if amount]

@@ -10,7 +10,7 @@ from bsprof.report.limits import draw_limits, is_near
 from bsprof.report.panel import Panel, byte_unit, legend_below
 from bsprof.report.stack import LAYERS, Part, stack
 from bsprof.report.theme import CATEGORY_ROLES
-from bsprof.report.words import CATEGORY_NAMES, quantity_text, status_text
+from bsprof.report.words import quantity_text, status_text
 from bsprof.units import format_bytes
 
 _LABELLED_BARS = 16
@@ -38,18 +38,18 @@ def draw_categories(panel: Panel, view: ProfileView, chosen: int | None) -> None
         bars = panel.axes.bar(
             range(len(points)),
             parts,
-            width=0.72,
+            width=_WIDTH,
             bottom=floor,
             color=panel.colours[role],
             edgecolor=panel.colours["surface"],
             linewidth=0.5,
-            label=CATEGORY_NAMES[category],
+            label=category.words,
         )
         for bar, point, part in zip(bars, points, parts, strict=True):
             key = f"bar-{len(panel.tips)}-{point.micro_batch_size}"
             bar.set_gid(key)
             panel.tips[key] = (
-                f"micro-batch {point.micro_batch_size}: {CATEGORY_NAMES[category]} "
+                f"micro-batch {point.micro_batch_size}: {category.words} "
                 f"{format_bytes(part * per_unit)}"
             )
         floor = [low + part for low, part in zip(floor, parts, strict=True)]

@@ -10,13 +10,14 @@ from bsprof.report.data import ProfileView, ReportData
 from bsprof.report.drawing import Drawing
 from bsprof.report.memory_plots import draw_memory, largest_is_shown, peaks_known
 from bsprof.report.predicted_figures import predicted_drawings
+from bsprof.report.theme import CATEGORY_ROLES
 from bsprof.report.time_plots import (
     draw_micro_step,
     draw_throughput,
     rated_points,
     unmeasured_points,
 )
-from bsprof.report.words import CATEGORY_NAMES, plan_text, size_range_text
+from bsprof.report.words import plan_text, size_range_text
 from bsprof.units import format_bytes, format_count, format_seconds, format_share
 
 _SATURATION_TEXTS = {
@@ -108,8 +109,8 @@ def _categories(data: ReportData, view: ProfileView, index: int) -> Drawing:
     several = len(data.views) > 1
     last = [p for p in view.profile.points if p.peak_by_category_bytes][-1]
     shares = ", ".join(
-        f"{CATEGORY_NAMES[category]} {format_bytes(last.peak_by_category_bytes[category])}"
-        for category in CATEGORY_NAMES
+        f"{category.words} {format_bytes(last.peak_by_category_bytes[category])}"
+        for category in CATEGORY_ROLES
         if last.peak_by_category_bytes.get(category)
     )
     return Drawing(

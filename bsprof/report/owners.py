@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bsprof.records import Point
-from bsprof.report.words import CATEGORY_NAMES
+from collections.abc import Mapping
+
+from bsprof.records import Category, Point, ranked_shares
 from bsprof.units import format_share
 
 NO_MODULE = "(no module: loss, gradients, optimizer)"
@@ -11,12 +12,13 @@ NO_MODULE = "(no module: loss, gradients, optimizer)"
 
 def owner_text(point: Point) -> str:
     """Which category holds most of the live bytes at the peak: `activations 61 %`."""
-    held = point.peak_by_category_bytes
-    total = sum(held.values())
-    if not total:
-        return ""
-    category = max(held, key=lambda c: held[c])
-    return f"{CATEGORY_NAMES[category]} {format_share(held[category] / total)}"
+    return shares_text(point.peak_by_category_bytes, most=1)
+
+
+def shares_text(held: Mapping[Category, int], *, most: int) -> str:
+    """The categories that hold most, so many at most: `activations 71 %, weights 12 %`."""
+    ranked = ranked_shares(held)[:most]
+    return ", ".join(f"{category.words} {format_share(share)}" for category, share in ranked)
 
 
 def ranked_modules(point: Point) -> list[tuple[str, int]]:

@@ -15,21 +15,17 @@ from bsprof.report.data import ReportData, made_text
 from bsprof.report.drawing import Drawing
 from bsprof.report.figures import drawings
 from bsprof.report.further import further_tables
+from bsprof.report.head import about_texts, provenance_lines
 from bsprof.report.pictures import inline_svg
 from bsprof.report.summary import profile_facts
 from bsprof.report.tables import Emphasis, Table, point_table, reasons_across
 from bsprof.report.theme import DARK, LIGHT, Colours
 from bsprof.report.words import (
     counts_text,
-    device_text,
     environment_rows,
     note_text,
-    origin_text,
-    provenance_text,
     unbroken,
-    workload_text,
 )
-from bsprof.units import format_bytes
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -98,36 +94,14 @@ def pretty(text: str) -> str:
 
 
 def _header(data: ReportData) -> str:
-    chips: list[str] = []
-    if len(data.views) == 1:
-        profile = data.views[0].profile
-        chips = [
-            origin_text(profile),
-            workload_text(profile.workload),
-            device_text(profile.device),
-            f"{format_bytes(profile.device.usable_bytes)} usable",
-            f"torch {profile.environment.torch}",
-            profile.created_at,
-        ]
-    else:
-        chips = [view.label for view in data.views]
-    items = "".join(f"<li>{escape(chip)}</li>" for chip in chips if chip)
+    items = "".join(f"<li>{escape(chip)}</li>" for chip in about_texts(data) if chip)
+    lines = provenance_lines(data)
+    provenance = "".join(f'<p class="provenance">{escape(line)}</p>\n' for line in lines)
     return f"""<header id="top">
 <p class="kicker">bsprof report</p>
 <h1>{escape(data.title)}</h1>
-{_provenance(data)}<ul class="chips">{items}</ul>
+{provenance}<ul class="chips">{items}</ul>
 </header>"""
-
-
-def _provenance(data: ReportData) -> str:
-    """A line for every predicted profile; nothing where all was measured."""
-    lines = []
-    for view in data.views:
-        if text := provenance_text(view.profile):
-            label = f"{view.label}: " if len(data.views) > 1 else ""
-            text = f"{label}{text}" if label else f"{text[0].upper()}{text[1:]}"
-            lines.append(f'<p class="provenance">{escape(text)}.</p>\n')
-    return "".join(lines)
 
 
 def _answer(data: ReportData) -> str:

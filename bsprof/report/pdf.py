@@ -11,6 +11,7 @@ from bsprof.report.data import ReportData, made_text
 from bsprof.report.drawing import Drawing
 from bsprof.report.figures import drawings
 from bsprof.report.further import further_tables
+from bsprof.report.head import about_texts, provenance_lines
 from bsprof.report.panel import Panel
 from bsprof.report.pdf_pages import LEFT, WIDTH, Pages, line_height
 from bsprof.report.pdf_table import draw_pairs, draw_table, pretty
@@ -20,14 +21,9 @@ from bsprof.report.tables import point_table
 from bsprof.report.theme import LIGHT, drawable_text, figure_settings
 from bsprof.report.words import (
     counts_text,
-    device_text,
     environment_rows,
     note_text,
-    origin_text,
-    provenance_text,
-    workload_text,
 )
-from bsprof.units import format_bytes
 
 _PAPER = {**LIGHT, "surface": "#ffffff", "page": "#ffffff"}
 _FIGURE_IN = 2.55  # three figures with their captions fill a page
@@ -73,24 +69,9 @@ def _head(pages: Pages, data: ReportData) -> None:
     _kicker(pages, "bsprof report")
     size = 19.0 if width_of(shown(data.title), 19.0, bold=True) < 2 * WIDTH else 13.0
     pages.paragraph(data.title, size=size, bold=True, after=0.04)
-    if len(data.views) == 1:
-        profile = data.views[0].profile
-        about = [
-            origin_text(profile),
-            workload_text(profile.workload),
-            device_text(profile.device),
-            f"{format_bytes(profile.device.usable_bytes)} usable",
-            f"torch {profile.environment.torch}",
-            profile.created_at,
-        ]
-    else:
-        about = [view.label for view in data.views]
-    for view in data.views:
-        if text := provenance_text(view.profile):
-            label = f"{view.label}: " if len(data.views) > 1 else ""
-            text = f"{label}{text}" if label else f"{text[0].upper()}{text[1:]}"
-            pages.paragraph(kept_together(f"{text}."), size=9.5, bold=True, role="edge")
-    pages.paragraph(kept_together(_DOT.join(about)), size=8.5, role="soft", after=0.12)
+    for line in provenance_lines(data):
+        pages.paragraph(kept_together(line), size=9.5, bold=True, role="edge")
+    pages.paragraph(kept_together(_DOT.join(about_texts(data))), size=8.5, role="soft", after=0.12)
     pages.rule(pages.y, role="accent", points=2.0)
     pages.y += 0.18
 

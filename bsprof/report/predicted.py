@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from bsprof.recommend.wording import with_interval
-from bsprof.records import Category, Place, Point, Profile, Stage, Timeline
-from bsprof.report.owners import live_bytes, ranked_modules
+from bsprof.records import Place, Point, Profile, Stage, Timeline
+from bsprof.report.owners import live_bytes, ranked_modules, shares_text
 from bsprof.report.tables import Column, Emphasis, Row, Table
-from bsprof.report.words import CATEGORY_NAMES, PHASE_NAMES
+from bsprof.report.words import PHASE_NAMES
 from bsprof.units import format_bytes, format_share
 
 _PLACES = {Place.ALLOCATOR: "in the allocator", Place.OUTSIDE: "outside the allocator"}
@@ -137,6 +139,18 @@ def stage_name(stage: Stage) -> str:
     return "between updates" if stage.phase is None else PHASE_NAMES[stage.phase]
 
 
+def stage_spans(timeline: Timeline, live: Sequence[int]) -> Iterator[tuple[Stage, int, int]]:
+    """Each part that has samples, the sample it ends before, and the one with most live bytes.
+
+    Args:
+        live: `totals` of the timeline.
+    """
+    ends = [*(s.sample for s in timeline.stages[1:]), len(live)]
+    for stage, end in zip(timeline.stages, ends, strict=True):
+        if end > stage.sample:
+            yield stage, end, max(range(stage.sample, end), key=lambda i: live[i])
+
+
 def stage_table(point: Point) -> Table | None:
     """The peak step part by part: how much is live at most, and what holds it then."""
     timeline = None if point.prediction is None else point.prediction.timeline
@@ -144,11 +158,7 @@ def stage_table(point: Point) -> Table | None:
         return None
     live = totals(timeline)
     rows = []
-    ends = [*(s.sample for s in timeline.stages[1:]), len(live)]
-    for stage, end in zip(timeline.stages, ends, strict=True):
-        if end <= stage.sample:
-            continue
-        most = max(range(stage.sample, end), key=lambda i: live[i])
+    for stage, end, most in stage_spans(timeline, live):
         held = {c: row[most] for c, row in timeline.bytes_by_category.items()}
         rows.append(
             Row(
@@ -156,7 +166,7 @@ def stage_table(point: Point) -> Table | None:
                     stage_name(stage),
                     format_bytes(live[stage.sample]),
                     format_bytes(live[most]),
-                    _largest_of(held),
+                    shares_text(held, most=2),
                 ),
                 emphasis=Emphasis.CHOSEN if stage.sample <= timeline.peak < end else Emphasis.NONE,
             )
@@ -172,15 +182,4 @@ def stage_table(point: Point) -> Table | None:
             ),
         ),
         rows=tuple(rows),
-    )
-
-
-def _largest_of(held: dict[Category, int]) -> str:
-    """The two categories that hold most: `activations 71 %, weights 12 %`."""
-    total = sum(held.values())
-    ranked = sorted(held.items(), key=lambda item: -item[1])[:2]
-    return ", ".join(
-        f"{CATEGORY_NAMES[category]} {format_share(amount / total)}"
-        for category, amount in ranked
-        if amount
     )

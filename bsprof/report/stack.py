@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from bsprof.records import Point, Profile
 from bsprof.report.tables import Column, Emphasis, Row, Table
 from bsprof.report.theme import CATEGORY_ROLES
-from bsprof.report.words import CATEGORY_NAMES, quantity_text, status_text
+from bsprof.report.words import quantity_text, status_text
 from bsprof.units import format_bytes
 
 CACHED = "cached"
 OUTSIDE = "context"
 LAYERS = {
-    **{CATEGORY_NAMES[category]: role for category, role in CATEGORY_ROLES.items()},
+    **{category.words: role for category, role in CATEGORY_ROLES.items()},
     CACHED: "cached",
     OUTSIDE: "outside",
 }
@@ -42,7 +42,7 @@ def stack(point: Point) -> tuple[Part, ...]:
     """
     held = point.peak_by_category_bytes
     parts = [
-        Part(name=CATEGORY_NAMES[category], role=role, bytes=held[category])
+        Part(name=category.words, role=role, bytes=held[category])
         for category, role in CATEGORY_ROLES.items()
         if held.get(category)
     ]

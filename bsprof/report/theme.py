@@ -80,6 +80,7 @@ CATEGORY_ROLES: Mapping[Category, str] = {
     Category.TEMPORARIES: "series5",
     Category.LIBRARIES: "series6",
 }
+"""In the order they are stacked: what stays first, what comes and goes last."""
 
 _SETTINGS = {
     "axes.axisbelow": True,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from bsprof.records import Point, Timeline
 from bsprof.report.owners import live_bytes, ranked_modules
 from bsprof.report.panel import Panel, byte_unit, legend_below
-from bsprof.report.predicted import stage_name, totals
+from bsprof.report.predicted import stage_name, stage_spans, totals
 from bsprof.report.theme import CATEGORY_ROLES, drawable_text
-from bsprof.report.words import CATEGORY_NAMES
 from bsprof.units import format_bytes, format_share
 
 _ROOM_ABOVE = 1.14  # for the label of the peak
@@ -31,7 +30,7 @@ def draw_timeline(panel: Panel, point: Point) -> None:
         x,
         *([b / per_unit for b in timeline.bytes_by_category[c]] for c in shown),
         colors=[panel.colours[CATEGORY_ROLES[c]] for c in shown],
-        labels=[CATEGORY_NAMES[c] for c in shown],
+        labels=[c.words for c in shown],
         linewidth=0,
         step="post",
     )
@@ -59,15 +58,13 @@ def _stages(panel: Panel, timeline: Timeline, live: list[int], per_unit: float) 
     """A line where each part begins and its name above, where there is room for it."""
     x = timeline.positions
     whole = max(x[-1] - x[0], 1)
-    ends = [*(s.sample for s in timeline.stages[1:]), len(x)]
     names: list[tuple[float, str]] = []
-    for stage, end in zip(timeline.stages, ends, strict=True):
-        if end <= stage.sample or stage.phase is None:
+    for stage, end, most in stage_spans(timeline, live):
+        if stage.phase is None:
             continue
         left, right = x[stage.sample], x[min(end, len(x) - 1)]
         # Behind the stack, which would lose a narrow peak at the turn of two parts.
         panel.axes.axvline(left, color=panel.colours["muted"], linewidth=0.9, zorder=0.5)
-        most = max(range(stage.sample, end), key=lambda i: live[i])
         key = f"point-{len(panel.tips)}-{stage.sample}"
         panel.tips[key] = f"{stage_name(stage)}: at most {format_bytes(live[most])} live"
         panel.axes.plot(

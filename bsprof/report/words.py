@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bsprof.recommend.wording import plural, rules_text
 from bsprof.records import (
-    Category,
     DeviceSnapshot,
     Mode,
     Note,
@@ -31,16 +30,6 @@ PHASE_NAMES: Mapping[Phase, str] = {
     Phase.OPTIMIZER_STEP: "optimizer step",
     Phase.FORWARD: "forward",
 }
-CATEGORY_NAMES: Mapping[Category, str] = {
-    Category.WEIGHTS: "weights",
-    Category.OPTIMIZER_STATE: "optimizer state",
-    Category.GRADIENTS: "gradients",
-    Category.ACTIVATIONS: "activations",
-    Category.TEMPORARIES: "temporaries",
-    Category.LIBRARIES: "libraries",
-}
-"""In the order they are stacked: what stays first, what comes and goes last."""
-
 STATUS_NAMES: Mapping[PointStatus, str] = {
     PointStatus.OK: "ok",
     PointStatus.OOM: "out of memory",
