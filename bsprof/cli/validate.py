@@ -123,7 +123,7 @@ def command(
     share = validation.scored()
     terminal.note(f"{share.hits} of {share.count} rows that should be are scored")
     if wants_json:
-        _print_json(terminal, validation)
+        _print_json(terminal, validation, found)
     elif output is not None:
         write_output(output, _markdown(found).encode(), terminal)
     else:
@@ -148,20 +148,14 @@ def _markdown(found: Sequence[Sheet]) -> str:
     return "\n".join(parts)
 
 
-def _print_json(terminal: Terminal, validation: Validation) -> None:
+def _print_json(terminal: Terminal, validation: Validation, found: Sequence[Sheet]) -> None:
     import json
 
     from bsprof.records.codec import to_json
-    from bsprof.validate.answer import sheets
 
     document = {
         "schema": DOCUMENT_SCHEMA,
-        "sheets": to_json(
-            [
-                {"title": s.title, "columns": list(s.columns), "rows": [list(r) for r in s.rows]}
-                for s in sheets(validation)
-            ]
-        ),
+        "sheets": [{"title": s.title, "columns": s.columns, "rows": s.rows} for s in found],
         "rows": [
             {
                 "row": o.case.row,

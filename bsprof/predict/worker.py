@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bsprof.errors import BsprofError, MeasurementError
@@ -91,16 +91,8 @@ class TraceWorker:
         )
         if isinstance(answer, Trouble):
             return answer
-        return TracedSize(
-            stream=stream_from_json(answer["stream"]),
-            facts=from_json(WorkloadFacts, answer["facts"]),
-            key=from_json(WorkloadKey, answer["key"]),
-            notes=tuple(from_json(Note, note) for note in answer["notes"]),
-            shared_by=tuple(
-                other for other, shared in zip(others, answer["shared"], strict=True) if shared
-            ),
-            seconds=float(answer["seconds"]),
-        )
+        shared_by = (o for o, shared in zip(others, answer["shared"], strict=True) if shared)
+        return replace(traced_size(answer), shared_by=tuple(shared_by))
 
     def device(self, name: str) -> DeviceSnapshot | Trouble:
         """What a device of this machine says of itself."""
@@ -123,6 +115,17 @@ class TraceWorker:
         if self._worker is not None:
             self._worker.end()
             self._worker = None
+
+
+def traced_size(answer: Mapping[str, Any]) -> TracedSize:
+    """A traced size from its JSON, whichever targets share it."""
+    return TracedSize(
+        stream=stream_from_json(answer["stream"]),
+        facts=from_json(WorkloadFacts, answer["facts"]),
+        key=from_json(WorkloadKey, answer["key"]),
+        notes=tuple(from_json(Note, note) for note in answer["notes"]),
+        seconds=float(answer["seconds"]),
+    )
 
 
 def trace_error(spec: WorkloadSpec, micro_batch_size: int, trouble: Trouble) -> BsprofError:

@@ -6,19 +6,17 @@ import functools
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import bsprof
 from bsprof.measure.crew import Trouble
-from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, TraceTarget
-from bsprof.predict.trace.serial import stream_from_json, stream_to_json
-from bsprof.predict.worker import TracedSize, TraceWorker
-from bsprof.records import Note, WorkloadFacts, WorkloadKey, WorkloadSpec
-from bsprof.records.codec import from_json, to_json
+from bsprof.predict.trace.serial import stream_to_json
+from bsprof.predict.worker import TracedSize, TraceWorker, traced_size
+from bsprof.records import WorkloadSpec
+from bsprof.records.codec import to_json
 from bsprof.store import atomic_write
 
 _TRACING = (
@@ -103,14 +101,6 @@ def _packed(found: TracedSize) -> bytes:
 def _read(path: Path) -> TracedSize | None:
     """What a file holds; None where there is none that can be read (a stopped run's)."""
     try:
-        content: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-        to_stream: Callable[[Any], Stream] = stream_from_json
-        return TracedSize(
-            stream=to_stream(content["stream"]),
-            facts=from_json(WorkloadFacts, content["facts"]),
-            key=from_json(WorkloadKey, content["key"]),
-            notes=tuple(from_json(Note, note) for note in content["notes"]),
-            seconds=content["seconds"],
-        )
+        return traced_size(json.loads(gzip.decompress(path.read_bytes())))
     except (OSError, EOFError, ValueError, KeyError):
         return None
