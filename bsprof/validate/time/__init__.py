@@ -1,0 +1,1 @@
+"""Predictions of time against published measurements."""
