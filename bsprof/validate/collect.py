@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 from bsprof.errors import UsageError
 from bsprof.validate.cases import Case, Skipped
@@ -31,6 +32,18 @@ SOURCES: tuple[ModuleType, ...] = (
     gpu_insights,
 )
 """In the order of the tables. Each has `NAME`, `FILE`, `ASSUMPTIONS` and `read(row)`."""
+
+
+class Sampled(Protocol):
+    """What a sample is drawn from."""
+
+    @property
+    def family(self) -> str:
+        """Kind of model."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +110,7 @@ def collect(folder: Path, *, source: str | None = None, limit: int | None = None
     )
 
 
-def sample(cases: Sequence[Case], limit: int) -> frozenset[str]:
+def sample(cases: Sequence[Sampled], limit: int) -> frozenset[str]:
     """Names of that many models: one of each family in turn, by the digest of their names."""
     by_family: dict[str, list[str]] = {}
     for case in cases:

@@ -56,7 +56,8 @@ class TimeCase:
             to have grouped convolutions go to the set `<set_name>-grouped` where a source says so.
         sweep: Rows that differ in nothing but the size share it; empty is what they share.
         published_gmacs: Multiplications of a forward pass of one sample, in 10^9, as published for
-            the model that was measured: a row whose trace is another network is not scored.
+            the model that was measured (more than one where tables count differently): a row whose
+            trace is another network is not scored.
         calibrates: What this row tells about its sweep; one that tells something is not scored.
         training_row: Whether it may fit the constants of the datasheet comparison, and the
             coefficients; a row that may is not scored.
@@ -80,7 +81,7 @@ class TimeCase:
     machine: str = ""
     set_name: str = ""
     sweep: str = ""
-    published_gmacs: float | None = None
+    published_gmacs: tuple[float, ...] = ()
     calibrates: Calibrates = Calibrates.NOTHING
     training_row: bool = False
     assumptions: tuple[str, ...] = ()
