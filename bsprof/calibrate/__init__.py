@@ -1,0 +1,1 @@
+"""Coefficients of the time model: fitted from measurements, public ones or of this device."""

@@ -1,0 +1,113 @@
+"""Which law a work follows: one name for each set of coefficients, and what it expects at first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bsprof.accounting.work import Work, WorkClass
+from bsprof.predict.roofline.laws import AttentionLaw, ContractionLaw, Law, TrafficLaw
+from bsprof.predict.roofline.laws.attention import attention_terms
+from bsprof.predict.roofline.laws.contraction import contraction_terms
+from bsprof.predict.roofline.laws.traffic import traffic_terms
+
+MULTIPLIERS: Mapping[str, str] = {
+    "bf16": "half",
+    "fp16": "half",
+    "fp8": "half",
+    "tf32": "tf32",
+    "fp32": "fp32",
+    "fp64": "fp32",
+}
+"""From compute type to the multipliers whose shapes it needs."""
+
+_CONVOLUTIONS: Mapping[WorkClass, str] = {
+    WorkClass.CONVOLUTION_FORWARD: "convolution_forward",
+    WorkClass.CONVOLUTION_DATA: "convolution_data",
+    WorkClass.CONVOLUTION_WEIGHT: "convolution_weight",
+}
+
+_ATTENTION = ("flash1", "flash2", "flash3", "efficient", "cudnn")
+_ATTENTION_NAMES: Mapping[str, str] = {name: name for name in _ATTENTION} | {"flash": "flash2"}
+
+_TRAFFIC_SHARES: Mapping[WorkClass, float] = {
+    WorkClass.ELEMENTWISE: 0.9,
+    WorkClass.FUSED: 0.85,
+    WorkClass.REDUCTION: 0.8,
+    WorkClass.COPY: 0.85,
+    WorkClass.LAYOUT: 0.7,
+    WorkClass.SOFTMAX: 0.75,
+    WorkClass.NORMALISATION: 0.7,
+    WorkClass.NORMALISATION_BACKWARD: 0.6,
+    WorkClass.LOSS: 0.6,
+    WorkClass.EMBEDDING: 0.35,
+    WorkClass.EMBEDDING_BACKWARD: 0.35,
+    WorkClass.INDEX: 0.4,
+    WorkClass.POOLING: 0.6,
+    WorkClass.RESAMPLE: 0.5,
+    WorkClass.RANDOM: 0.7,
+    WorkClass.OPTIMIZER_FOREACH: 0.8,
+    WorkClass.OPTIMIZER_FUSED: 0.75,
+    WorkClass.SCAN_OR_SORT: 0.2,
+    WorkClass.FFT: 0.4,
+    WorkClass.OTHER: 0.6,
+}
+"""Share of the bandwidth that large works of a class reach; where nothing is measured, these are
+guesses, and the spreads of their laws say so."""
+
+
+def law_name(work: Work) -> str:
+    """The law that a work follows: `matmul/half`, `attention_forward/flash2`, `softmax`.
+
+    A convolution whose groups are as many as its channels is `depthwise`, other groups `grouped`.
+    Attention that is computed by separate operators (`math`) follows the law of `efficient`.
+    """
+    kind = work.work_class
+    if kind in _CONVOLUTIONS:
+        return _convolution(work)
+    if kind in (WorkClass.ATTENTION_FORWARD, WorkClass.ATTENTION_BACKWARD):
+        return f"{kind.value}/{_ATTENTION_NAMES.get(work.implementation, 'efficient')}"
+    if kind in (WorkClass.MATMUL, WorkClass.BATCHED_MATMUL, WorkClass.RNN):
+        return f"{kind.value}/{MULTIPLIERS.get(work.compute, 'fp32')}"
+    if kind in _TRAFFIC_SHARES:
+        return kind.value
+    return WorkClass.OTHER.value
+
+
+def _convolution(work: Work) -> str:
+    stem = _CONVOLUTIONS[work.work_class]
+    multipliers = MULTIPLIERS.get(work.compute, "fp32")
+    if work.batch > 1:
+        narrow = min(work.n, work.k // max(1, work.kernel_area), work.m)
+        if narrow <= 1 or (work.work_class is WorkClass.CONVOLUTION_WEIGHT and work.n == 1):
+            stem = stem.replace("convolution", "depthwise")
+        else:
+            stem = stem.replace("convolution", "grouped")
+    return f"{stem}/{multipliers}"
+
+
+def _laws() -> dict[str, Law]:
+    found: dict[str, Law] = {}
+    for multipliers in ("half", "tf32", "fp32"):
+        found[f"matmul/{multipliers}"] = ContractionLaw(terms=contraction_terms(0.93))
+        found[f"batched_matmul/{multipliers}"] = ContractionLaw(terms=contraction_terms(0.8))
+        found[f"rnn/{multipliers}"] = ContractionLaw(terms=contraction_terms(0.5))
+        for stem in _CONVOLUTIONS.values():
+            share = 0.7 if stem.endswith("forward") else 0.6
+            found[f"{stem}/{multipliers}"] = ContractionLaw(terms=contraction_terms(share))
+            grouped = stem.replace("convolution", "grouped")
+            found[f"{grouped}/{multipliers}"] = ContractionLaw(terms=contraction_terms(0.5))
+            depthwise = stem.replace("convolution", "depthwise")
+            found[f"{depthwise}/{multipliers}"] = TrafficLaw(terms=traffic_terms(0.4, spread=0.5))
+    shares = {"flash1": 0.45, "flash2": 0.75, "flash3": 0.85, "efficient": 0.4, "cudnn": 0.75}
+    for name in _ATTENTION:
+        for direction, products, factor in (("forward", 2, 1.0), ("backward", 5, 0.75)):
+            law = AttentionLaw(products=products, terms=attention_terms(shares[name] * factor))
+            found[f"attention_{direction}/{name}"] = law
+    for kind, share in _TRAFFIC_SHARES.items():
+        found[kind.value] = TrafficLaw(terms=traffic_terms(share))
+    return found
+
+
+LAWS: Mapping[str, Law] = MappingProxyType(_laws())
+"""Every law, by name."""
