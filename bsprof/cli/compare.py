@@ -1,4 +1,4 @@
-"""`bsprof compare`: stored profiles side by side."""
+"""`bsprof compare`: profiles side by side, stored or predicted for the purpose."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bsprof.cli import foretelling
 from bsprof.cli.options import (
     Color,
     Debug,
@@ -31,11 +32,32 @@ EXAMPLE = "bsprof compare fp32.json amp-bf16.json --target-batch 2048"
 def command(
     ctx: typer.Context,
     profiles: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="PROFILE PROFILE...", help="Files, or names in the store.", show_default=False
+            metavar="[PROFILE PROFILE...]", help="Files, or names in the store.", show_default=False
         ),
-    ],
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Predict this model for every --device instead."),
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DEVICE", help="A name of `bsprof devices` to predict for; repeated."),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DEVICE=2.5", help="Price of a device per hour: rank by cost too; repeated."
+        ),
+    ] = None,
+    precision: foretelling.Precision = None,
+    seq_len: foretelling.SeqLen = None,
+    image_size: foretelling.ImageSize = None,
+    optimizer: foretelling.Optimizer = None,
+    activation_checkpointing: foretelling.Checkpointing = None,
+    compile_model: foretelling.Compile = False,
+    channels_last: foretelling.ChannelsLast = False,
     target_batch: Annotated[
         int | None,
         typer.Option(
@@ -80,9 +102,10 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Compare profiles side by side.
+    """Compare profiles, or devices that need not be here, side by side.
 
-    Which is the fastest and by how much, what differs, and the best micro-batch of each.
+    Which is the fastest and by how much, what differs, and the best micro-batch of each; with
+    --model, of predictions for each --device, and with --price which is the cheapest.
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli.choice import chosen_profile
@@ -99,13 +122,40 @@ def command(
     _refuse_useless(ctx, target=target_batch or target_tokens, output=output)
     kind = None if output is None else format_of(output, report_format)
     check_output(output, force=force)
-    chosen = [chosen_profile(terminal, name) for name in profiles]
+    prices = foretelling.prices(price or ())
+    foretelling.refuse_without_model(ctx, model)
+    if model is None:
+        if device:
+            raise UsageError(
+                "--device has no effect on stored profiles",
+                next_step="name what to predict with --model, or leave it out",
+            )
+        chosen = [chosen_profile(terminal, name) for name in profiles or ()]
+    else:
+        asked = foretelling.Asked(
+            model=model,
+            precision=precision,
+            seq_len=seq_len,
+            image_size=image_size,
+            optimizer=optimizer,
+            activation_checkpointing=activation_checkpointing,
+            compile_model=compile_model,
+            channels_last=channels_last,
+        )
+        chosen = [chosen_profile(terminal, name) for name in profiles or ()]
+        if not device:
+            raise UsageError(
+                f"no device to predict {model} for",
+                next_step="name at least two with --device, as `bsprof devices` lists them",
+            )
+        chosen += foretelling.predicted(terminal, asked, device, world_size=world_size or 1)
     comparison = compare_profiles(
         chosen,
         target_batch=target_batch,
         target_tokens=target_tokens,
         world_size=world_size or 1,
         headroom=DEFAULT_HEADROOM if headroom is None else parse_share_or_bytes(headroom),
+        prices=prices,
     )
     comparison.raise_for_status()
     if output is not None and kind is not None:

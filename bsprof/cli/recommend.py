@@ -6,11 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bsprof.cli.options import Color, Debug, Force, Json, Quiet, Verbose, beaten, terminal_of
-from bsprof.errors import UsageError
+from bsprof.cli import foretelling
+from bsprof.cli.options import (
+    Color,
+    Debug,
+    Force,
+    Json,
+    Quiet,
+    Verbose,
+    beaten,
+    on_command_line,
+    terminal_of,
+)
+from bsprof.errors import ProfileNotFound, UsageError
 
 if TYPE_CHECKING:
-    from bsprof.records import Recommendation
+    from bsprof.cli.terminal import Terminal
+    from bsprof.records import Profile, Recommendation
 
 EXAMPLE = "bsprof recommend --target-batch 2048 --world-size 8"
 
@@ -30,11 +42,26 @@ def command(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The newest profile of this model.")
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="The newest profile of this model, or a prediction of it."
+        ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="The newest profile of this device.")
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            help="The newest profile of this device; with --model one of `bsprof devices` need "
+            "not have any.",
+        ),
     ] = None,
+    precision: foretelling.Precision = None,
+    seq_len: foretelling.SeqLen = None,
+    image_size: foretelling.ImageSize = None,
+    optimizer: foretelling.Optimizer = None,
+    activation_checkpointing: foretelling.Checkpointing = None,
+    compile_model: foretelling.Compile = False,
+    channels_last: foretelling.ChannelsLast = False,
     world_size: Annotated[int, typer.Option(metavar="N", min=1, help="Data-parallel ranks.")] = 1,
     headroom: Annotated[
         str, typer.Option(metavar="5%|2GiB", help="Usable memory to leave free.")
@@ -60,11 +87,11 @@ def command(
 ) -> None:
     """Say what to train with for a target, and why.
 
-    Micro-batch, accumulation steps and the pieces of every rank, read from a stored profile.
+    Micro-batch, accumulation steps and the pieces of every rank, read from a stored profile; or
+    from a prediction, where --model and --device name what nothing is stored of.
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli import parse
-    from bsprof.cli.choice import chosen_profile
     from bsprof.cli.output import STDOUT, check_output, write_output
     from bsprof.cli.show import show_summary
     from bsprof.recommend.plan import recommend_plan
@@ -82,9 +109,28 @@ def command(
             "--profile names one profile; --model and --device look for another",
             next_step="give --profile, or --model and --device",
         )
+    foretelling.refuse_without_model(ctx, model)
     check_output(output, force=force)
     parse.one_of("objective", objective, ("time", "memory"))
-    name, found = chosen_profile(terminal, profile, model=model, device=device)
+    name, found = _profile(
+        ctx,
+        terminal,
+        profile,
+        foretelling.Asked(
+            model=model,
+            precision=precision,
+            seq_len=seq_len,
+            image_size=image_size,
+            optimizer=optimizer,
+            activation_checkpointing=activation_checkpointing,
+            compile_model=compile_model,
+            channels_last=channels_last,
+        )
+        if model is not None
+        else None,
+        device,
+        world_size,
+    )
     answer = recommend_plan(
         found,
         target_batch=target_batch,
@@ -101,6 +147,38 @@ def command(
         terminal.answer(_document(answer))
     elif not as_json and output != STDOUT:
         show_summary(terminal, recommendation_summary(answer, found))
+
+
+def _profile(
+    ctx: typer.Context,
+    terminal: Terminal,
+    named: str | None,
+    asked: foretelling.Asked | None,
+    device: str | None,
+    world_size: int,
+) -> tuple[str, Profile]:
+    """A stored profile; one predicted now where a device is named, and nothing is stored for it."""
+    from bsprof.cli.choice import chosen_profile
+
+    model = asked.model if asked is not None else None
+    possible = asked is not None and foretelling.is_of_catalogue(device)
+    if possible and on_command_line(ctx, *foretelling.NAMES):
+        return _predicted(terminal, asked, device, world_size)
+    try:
+        return chosen_profile(terminal, named, model=model, device=device)
+    except ProfileNotFound:
+        if not possible:
+            raise
+        return _predicted(terminal, asked, device, world_size)
+
+
+def _predicted(
+    terminal: Terminal, asked: foretelling.Asked | None, device: str | None, world_size: int
+) -> tuple[str, Profile]:
+    assert asked is not None
+    assert device is not None
+    [found] = foretelling.predicted(terminal, asked, [device], world_size=world_size)
+    return found
 
 
 def _document(answer: Recommendation) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bsprof.fit.samples import median_quantity
+from bsprof.fit.samples import median_quantity, spread_of_outcomes
 from bsprof.records.fit import Saturation
 from bsprof.records.point import Point
 from bsprof.records.quantity import Quantity
@@ -67,7 +67,19 @@ def throughput_shape(points: Sequence[Point], *, knee_share: float = KNEE_SHARE)
     """
     if not 0 < knee_share < 1:
         raise ValueError(f"the knee share lies between 0 and 1, not {knee_share}")
-    rates = measured_rates(points)
+    shape = _shape(_told_apart(points), knee_share)
+    worlds = _world_rates(points)
+    knees = [k.value for k in (_shape(r, knee_share).knee for r in worlds) if k is not None]
+    if shape.knee is None or not knees:
+        return shape
+    spread = spread_of_outcomes(shape.knee.value, knees)
+    widened = Quantity.ordered(
+        shape.knee.value, min(shape.knee.low, spread.low), max(shape.knee.high, spread.high)
+    )
+    return ThroughputShape(saturation=shape.saturation, knee=widened)
+
+
+def _shape(rates: Sequence[Rate], knee_share: float) -> ThroughputShape:
     if len(rates) < 3 or rates[-1].size < _MIN_SPAN * rates[0].size:
         return ThroughputShape(saturation=Saturation.UNKNOWN, knee=None)
     plateau = _plateau(rates)
@@ -86,6 +98,46 @@ def throughput_shape(points: Sequence[Point], *, knee_share: float = KNEE_SHARE)
             return ThroughputShape(saturation=Saturation.RISING, knee=None)
         plateau = _asymptotic_plateau(asymptote, plateau)
     return ThroughputShape(saturation=Saturation.SATURATED, knee=_knee(rates, plateau, knee_share))
+
+
+def _told_apart(points: Sequence[Point]) -> tuple[Rate, ...]:
+    """Usable sizes, with the errors by which they differ from one another.
+
+    Predicted times err alike at all sizes, so nearly all of their error cancels.
+    """
+    return tuple(
+        replace(rate, error=_FLOOR_ERROR) if _is_predicted(rate.size, points) else rate
+        for rate in measured_rates(points)
+    )
+
+
+def _is_predicted(size: int, points: Sequence[Point]) -> bool:
+    return any(p.micro_batch_size == size and _worlds_of(p) for p in points)
+
+
+def _worlds_of(point: Point) -> Sequence[float]:
+    """Predicted seconds of a micro-step in each world; empty where it was measured."""
+    worlds = point.prediction and point.prediction.worlds
+    return worlds.micro_step_s if worlds else ()
+
+
+def _world_rates(points: Sequence[Point]) -> list[tuple[Rate, ...]]:
+    """The rates in each world; none unless all usable points have the same number of them."""
+    usable = sorted((p for p in points if p.is_ok and p.micro_step_s), key=_size)
+    counts = {len(_worlds_of(p)) for p in usable}
+    if len(counts) != 1:
+        return []
+    return [
+        tuple(
+            Rate(size=p.micro_batch_size, seconds=_worlds_of(p)[i], error=_FLOOR_ERROR)
+            for p in usable
+        )
+        for i in range(counts.pop())
+    ]
+
+
+def _size(point: Point) -> int:
+    return point.micro_batch_size
 
 
 def measured_rates(points: Sequence[Point]) -> tuple[Rate, ...]:

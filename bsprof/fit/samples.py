@@ -114,6 +114,27 @@ def relative_difference(a: Quantity, b: Quantity) -> Quantity:
     return Quantity.ordered(ratio - 1, low - 1, high - 1)
 
 
+def spread_of_outcomes(value: float, outcomes: Sequence[float]) -> Quantity:
+    """A value with the 5th and 95th percentile of what it is in equally likely worlds."""
+    return Quantity.ordered(value, percentile(outcomes, 0.05), percentile(outcomes, 0.95))
+
+
+def percentile(outcomes: Sequence[float], share: float) -> float:
+    """The value below which a share (0 to 1) of outcomes lies, between two of them in proportion.
+
+    Raises:
+        ValueError: no outcomes.
+    """
+    if not outcomes:
+        raise ValueError("a percentile needs at least one outcome")
+    ordered = sorted(outcomes)
+    place = share * len(ordered) - 0.5
+    below = min(max(math.floor(place), 0), len(ordered) - 1)
+    above = min(below + 1, len(ordered) - 1)
+    part = min(max(place - below, 0.0), 1.0)
+    return ordered[below] + part * (ordered[above] - ordered[below])
+
+
 def _lower_rank(n: int) -> float:
     """Rank, counted from 1 and interpolated, of the lower end of the 90 % interval."""
     if n > _EXACT_RANKS_TO:

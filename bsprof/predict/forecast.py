@@ -96,13 +96,22 @@ class Forecast:
         sizes: Sequence[int],
         largest: Quantity | None,
         on_point: Callable[[Point], None] = lambda _point: None,
+        with_time: Callable[[Point], Point] = lambda point: point,
     ) -> tuple[Point, ...]:
-        """The points of these sizes, in their order; the largest that fits has its timeline."""
+        """The points of these sizes, in their order; the largest that fits has its timeline.
+
+        Args:
+            largest: The largest size that fits.
+            on_point: Called with each point.
+            with_time: What becomes of a point that fits: the same with its times.
+        """
         usable = self._model.conditions.usable_bytes()
         kept = self._size_to_draw(sizes, largest)
         points = []
         for size in sizes:
             point = self._skipped(size) or self._point(size, usable, draw=size == kept)
+            if point.status is PointStatus.OK:
+                point = with_time(point)
             points.append(point)
             on_point(point)
         return tuple(points)

@@ -9,15 +9,19 @@ from datetime import UTC, datetime
 from bsprof.measure.events import EventKind, Listener, SweepEvent
 from bsprof.measure.telling import point_line
 from bsprof.predict.allocator import AllocatorRules
+from bsprof.predict.costs import Costs
 from bsprof.predict.forecast import Forecast
 from bsprof.predict.memory import MemoryModel
 from bsprof.predict.profiles import Answer, predicted_profile
 from bsprof.predict.replays import Replays
+from bsprof.predict.roofline import Roofline
 from bsprof.predict.room import Conditions
 from bsprof.predict.search import LARGEST
 from bsprof.predict.stream import Stream
 from bsprof.predict.target import Protocol, TraceTarget
 from bsprof.predict.targets import trace_target
+from bsprof.predict.timed_points import catalogue_peaks, timed
+from bsprof.predict.timing import TimeModel
 from bsprof.predict.traces import Traces
 from bsprof.predict.whatif import StreamOf, changes_for
 from bsprof.predict.worker import TraceWorker
@@ -37,6 +41,7 @@ class Predictor:
         plan: What to try.
         conditions: Of all devices, of one software and one way of running.
         listener: Called as it goes on.
+        bus_bytes_per_s: Between ranks, where the user knows it.
     """
 
     def __init__(
@@ -46,6 +51,8 @@ class Predictor:
         plan: SweepPlan,
         conditions: Sequence[Conditions],
         listener: Listener | None = None,
+        *,
+        bus_bytes_per_s: float | None = None,
     ) -> None:
         self._worker = worker
         self._spec = spec
@@ -55,6 +62,8 @@ class Predictor:
             dict.fromkeys(trace_target(given.device, given.software) for given in conditions)
         )
         self._traced: list[tuple[Traces, Replays]] = []
+        self._costs: dict[tuple[int, tuple[int, int]], Costs] = {}
+        self._bus_bytes_per_s = bus_bytes_per_s
         self._started = time.monotonic()
         self._done = 0
         worker.on_phase = lambda phase: self._say("phase", phase)
@@ -82,7 +91,16 @@ class Predictor:
         # Looking for it among sizes that nobody asked for is not worth a trace of each.
         largest = forecast.largest() if traces.scales or not explicit else None
         sizes = tuple(sorted(explicit)) or forecast.sizes(largest)
-        points = forecast.points(sizes, largest, on_point=self._say_point)
+        timing = self._timing(traces, target, conditions)
+        peaks = catalogue_peaks(conditions.device, timing.roofline.launch_s)
+        points = forecast.points(
+            sizes,
+            largest,
+            on_point=self._say_point,
+            with_time=lambda point: timed(
+                point, timing.predict(point.micro_batch_size), peaks, self._spec.precision
+            ),
+        )
         answer = Answer(
             spec=self._spec,
             plan=self._plan,
@@ -95,12 +113,28 @@ class Predictor:
             largest=largest,
             after_flush=forecast.largest_after_flush(int(largest.value)) if largest else None,
             outside=model.outside,
+            peaks=peaks,
+            timing=timing.provenance,
             changes=self._changes(
                 forecast, points, conditions, traces, self._stream_of(target, traces)
             ),
             duration_s=time.monotonic() - began,
         )
         return predicted_profile(answer, conditions)
+
+    def _timing(self, traces: Traces, target: TraceTarget, given: Conditions) -> TimeModel:
+        """The time model of one device; works of a size are found once for all that share them."""
+        capability = target.compute_capability
+        key = (id(traces), capability)
+        if key not in self._costs:
+            self._costs[key] = Costs(traces.at, capability, self._spec.precision)
+        return TimeModel(
+            self._costs[key].at,
+            traces.at,
+            given,
+            Roofline.of(given.device),
+            bus_bytes_per_s=self._bus_bytes_per_s,
+        )
 
     def _unlimited(self, traces: Traces, largest: Quantity | None) -> Iterator[Note]:
         """What ends the sizes where memory does not."""

@@ -12,6 +12,7 @@ from bsprof.predict.room import Conditions
 from bsprof.predict.target import Software
 from bsprof.records import (
     Change,
+    DevicePeaks,
     DeviceSnapshot,
     Environment,
     Note,
@@ -40,6 +41,8 @@ class Answer:
             looked for.
         after_flush: Largest size that runs, if need be after a cache flush.
         outside: What lies outside the allocator.
+        peaks: Of the catalogue.
+        timing: Where times come from.
         changes: What would make a size fit.
         duration_s: Seconds it took, worker and replays.
     """
@@ -55,6 +58,8 @@ class Answer:
     largest: Quantity | None
     after_flush: int | None
     outside: tuple[Term, ...]
+    peaks: DevicePeaks
+    timing: tuple[str, ...]
     changes: tuple[Change, ...] = ()
     duration_s: float
 
@@ -68,6 +73,7 @@ def predicted_profile(answer: Answer, conditions: Conditions) -> Profile:
         key=answer.key,
         facts=answer.facts,
         device=_snapshot(conditions),
+        peaks=answer.peaks,
         environment=_environment(answer.spec, conditions),
         ranks=conditions.world_size,
         parallel=conditions.parallel,
@@ -82,6 +88,7 @@ def predicted_profile(answer: Answer, conditions: Conditions) -> Profile:
             software=_software(conditions.software, conditions.allocator_conf),
             terms=answer.outside,
             changes=answer.changes,
+            timing=answer.timing,
         ),
     )
 
@@ -154,11 +161,6 @@ def _notes(answer: Answer, conditions: Conditions) -> Iterator[Note]:
         )
     for text in conditions.device.notes:
         yield Note(code="device", message=text)
-    yield Note(
-        code="time-not-predicted",
-        message="memory is predicted; times are not yet",
-        hint="measure a size on the device to learn how fast it is",
-    )
 
 
 def _has_display(conditions: Conditions) -> bool:

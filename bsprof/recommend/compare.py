@@ -6,7 +6,7 @@ Pure Python on purpose, like `bsprof.recommend.plan`: nothing here imports numpy
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -20,8 +20,16 @@ from bsprof.recommend.curve import Curve
 from bsprof.recommend.differences import differences, labels
 from bsprof.recommend.infeasible import nothing_measured
 from bsprof.recommend.plan import recommend_plan
+from bsprof.recommend.ranking import (
+    RankedBy,
+    Ranking,
+    cost_per_million,
+    price_of,
+    ranking,
+    rates_in_worlds,
+)
 from bsprof.recommend.verdicts import judge, title
-from bsprof.records import DEFAULT_HEADROOM, Plan, Profile, RankPieces, per_second
+from bsprof.records import DEFAULT_HEADROOM, Mode, Plan, Profile, RankPieces, per_second
 
 CARRIED = frozenset(
     {
@@ -42,6 +50,7 @@ def compare_profiles(
     target_tokens: int | None = None,
     world_size: int = 1,
     headroom: float | int = DEFAULT_HEADROOM,
+    prices: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Profiles side by side, each by its best plan for a target or by its fastest size.
 
@@ -56,6 +65,7 @@ def compare_profiles(
         world_size: Data-parallel ranks.
         headroom: Usable memory that a plan leaves free: a float is a share from 0 to 1, an int
             is bytes.
+        prices: Per hour, by device as the store or the catalogue names it: ranks by cost as well.
 
     Raises:
         UsageError: fewer than two profiles, or a question that one of them cannot be asked.
@@ -95,6 +105,11 @@ def compare_profiles(
     unit: Literal["sample", "token"] = "token" if _by_tokens(compared) else "sample"
     if unit == "token":
         compared = [_in_tokens(entry) for entry in compared]
+    whole = target_batch is not None or target_tokens is not None
+    compared = [
+        _with_worlds(entry, prices or {}, world_size if whole else 1, whole=whole)
+        for entry in compared
+    ]
     judged = judge(compared)
     only = [profile for _, profile in profiles]
     against = against_measured(only)
@@ -109,7 +124,45 @@ def compare_profiles(
         notes=tuple(notes(judged, unit, against)),
         memory=memory_by_size(only),
         against=against,
+        rankings=tuple(_rankings(judged)),
     )
+
+
+def _with_worlds(
+    entry: ComparedProfile, prices: Mapping[str, float], ranks: int, *, whole: bool
+) -> ComparedProfile:
+    """The entry with its rate in each world and its cost."""
+    if entry.rate_per_s is None or entry.plan is None:
+        return entry
+    trains = entry.profile.workload.mode is Mode.TRAIN
+    worlds = rates_in_worlds(
+        entry.profile,
+        entry.name,
+        entry.plan,
+        entry.rate_per_s,
+        whole_update=whole,
+        with_sync=trains and ranks > 1,
+    )
+    price = price_of(prices, entry.profile)
+    cost = None if price is None else cost_per_million(entry.rate_per_s, worlds, price, ranks)
+    return replace(entry, rate_worlds=worlds, price_per_hour=price, cost_per_million=cost)
+
+
+def _rankings(judged: Sequence[ComparedProfile]) -> Iterator[Ranking]:
+    timed = [i for i, e in enumerate(judged) if e.rate_per_s is not None]
+    priced = [i for i in timed if judged[i].cost_per_million is not None]
+    for by, which in ((RankedBy.TIME, timed), (RankedBy.COST, priced)):
+        if len(which) < 2:
+            continue
+        outcomes, nominal = [], []
+        for i in which:
+            entry = judged[i]
+            price = (entry.price_per_hour or 0.0) if by is RankedBy.COST else 1.0
+            assert entry.rate_per_s is not None
+            outcomes.append([price / rate for rate in entry.rate_worlds])
+            nominal.append(price / entry.rate_per_s.value)
+        found = ranking(by, outcomes, nominal)
+        yield replace(found, order=tuple(which[place] for place in found.order))
 
 
 def _by_fastest_size(entry: ComparedProfile) -> ComparedProfile:

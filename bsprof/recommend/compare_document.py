@@ -6,6 +6,7 @@ from typing import Any
 
 from bsprof.recommend.compare_memory import AgainstMeasured, SizeMemory
 from bsprof.recommend.compared import ComparedProfile, Comparison
+from bsprof.recommend.ranking import Ranking
 from bsprof.records.codec import to_json
 
 COMPARISON_SCHEMA_VERSION = 1
@@ -30,11 +31,21 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "profiles": [_profile(entry) for entry in comparison.profiles],
         "notes": to_json(comparison.notes),
         "memory_by_size": [_size(row) for row in comparison.memory],
+        "rankings": [_ranking(comparison, r) for r in comparison.rankings],
         "predicted_against_measured": [_against(comparison, p) for p in comparison.against],
     }
 
 
 _OF_POINT = ("device_used_bytes", "peak_reserved_bytes", "peak_allocated_bytes")
+
+
+def _ranking(comparison: Comparison, ranking: Ranking) -> dict[str, Any]:
+    return {
+        "by": to_json(ranking.by),
+        "order": [comparison.profiles[i].name for i in ranking.order],
+        "first_is_right": ranking.first_is_right,
+        "order_is_right": ranking.order_is_right,
+    }
 
 
 def _size(row: SizeMemory) -> dict[str, Any]:
@@ -99,6 +110,8 @@ def _profile(entry: ComparedProfile) -> dict[str, Any]:
         **{name: None if plan is None else to_json(getattr(plan, name)) for name in _OF_PLAN},
         "knee": to_json(entry.knee),
         "rate_per_s": to_json(entry.rate_per_s),
+        "price_per_hour": entry.price_per_hour,
+        "cost_per_million": to_json(entry.cost_per_million),
         "ratio": to_json(entry.ratio),
         "verdict": entry.verdict,
         "problem": None if entry.error is None else entry.error.doing,

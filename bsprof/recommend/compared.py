@@ -8,6 +8,7 @@ from typing import Literal
 from bsprof.errors import BsprofError
 from bsprof.recommend.compare_memory import AgainstMeasured, SizeMemory
 from bsprof.recommend.differences import Difference
+from bsprof.recommend.ranking import Ranking
 from bsprof.records import Note, Plan, Profile, Quantity
 
 
@@ -26,6 +27,9 @@ class ComparedProfile:
             target of its micro-steps alone, which many accumulation steps approach. None without
             an answer, and where no time is known.
         knee: Smallest size that reaches most of the throughput; None where it does not show.
+        rate_worlds: `rate_per_s` in each world (see `bsprof.predict.scenarios`).
+        price_per_hour: Of one device; None where none was given.
+        cost_per_million: Of samples or tokens, as `unit` says; None without a price or a rate.
         ratio: `rate_per_s` over that of the first profile with an answer; None without both.
         verdict: The ratio as a sentence without a full stop; empty for that first profile.
         error: Why there is no answer; None where there is one.
@@ -38,6 +42,9 @@ class ComparedProfile:
     plan: Plan | None = None
     rate_per_s: Quantity | None = None
     knee: Quantity | None = None
+    rate_worlds: tuple[float, ...] = ()
+    price_per_hour: float | None = None
+    cost_per_million: Quantity | None = None
     ratio: Quantity | None = None
     verdict: str = ""
     error: BsprofError | None = None
@@ -59,6 +66,7 @@ class Comparison:
         notes: What makes the comparison unequal, or leaves something out.
         memory: All sizes with their memory; empty where all profiles were measured.
         against: Predicted profiles against measured ones of the same workload.
+        rankings: By time where at least two profiles have a rate; by cost where two have a cost.
     """
 
     title: str
@@ -71,6 +79,7 @@ class Comparison:
     notes: tuple[Note, ...]
     memory: tuple[SizeMemory, ...] = ()
     against: tuple[AgainstMeasured, ...] = ()
+    rankings: tuple[Ranking, ...] = ()
 
     @property
     def has_target(self) -> bool:

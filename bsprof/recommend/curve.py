@@ -11,10 +11,15 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bsprof.fit.samples import PAIRED_FROM, median_quantity, paired_difference
+from bsprof.fit.samples import (
+    PAIRED_FROM,
+    median_quantity,
+    paired_difference,
+    spread_of_outcomes,
+)
 from bsprof.records import Origin, PieceRun, Point, Profile, Quantity, Regime, Timing
 
 # Allocators round up, so memory between two sizes is not exactly below the chord of a convex
@@ -75,6 +80,7 @@ class Curve:
         samples: Those raw samples, in seconds.
         rounds: Samples of micro-steps taken in turn with other sizes: entry i of all of them
             belongs to one round.
+        worlds: Seconds of predicted parts in each world; empty where times were measured.
         memory_field: Which of `MEMORY_FIELDS` all points have; None when they share none.
         extra_bytes: Memory that every size needs on top of what was measured.
         is_computed: Whether memory was predicted: then it bends upwards only, but for rounding,
@@ -87,6 +93,7 @@ class Curve:
     samples: Mapping[Term, Sequence[float]]
     rounds: Mapping[Term, Sequence[float]]
     memory_field: str | None
+    worlds: Mapping[Term, Sequence[float]] = field(default_factory=dict)
     extra_bytes: int = 0
     is_computed: bool = False
 
@@ -119,6 +126,7 @@ class Curve:
                 if point.timing is not None and point.timing.race_samples_s
             },
             memory_field=next(fields, None) if points else None,
+            worlds=_worlds(points.values()),
             extra_bytes=extra_bytes,
             is_computed=profile.origin is Origin.PREDICTED,
         )
@@ -206,9 +214,15 @@ class Curve:
         return total
 
     def seconds(self, cost: Cost) -> Quantity:
-        """The value of a cost, its independent errors added as squares."""
+        """The value of a cost, its independent errors added as squares.
+
+        What was predicted errs alike at all sizes: there the errors are those of its worlds.
+        """
         value = sum(weight * self._median(term).value for term, weight in cost.items())
-        down, up = self._errors(cost)
+        down, up = self._errors(_bends(cost) if self.worlds else cost)
+        if self.worlds:
+            shown = spread_of_outcomes(value, self.outcomes(cost))
+            down, up = math.hypot(down, value - shown.low), math.hypot(up, shown.high - value)
         return Quantity(value=value, low=max(value - down, 0.0), high=value + up)
 
     def excess(self, a: Cost, b: Cost, scale: float = 1.0) -> Quantity:
@@ -218,7 +232,7 @@ class Curve:
         samples, update times are formed sample by sample and compared in pairs, so that what
         slowed a whole round cancels.
         Otherwise the errors of the medians are added as squares. Either way a measurement that
-        both share cancels.
+        both share cancels. Predicted updates are compared world by world.
 
         Args:
             scale: Multiplies a: the ratio of samples per update when the two differ.
@@ -228,12 +242,14 @@ class Curve:
         ratio = time_a / time_b
         difference = {t: (a.get(t, 0.0) - ratio * b.get(t, 0.0)) / time_b for t in {**a, **b}}
         paired = self._paired(a, b)
+        if self.worlds:
+            rows = zip(self.outcomes(a), self.outcomes(b), strict=True)
+            paired = spread_of_outcomes(ratio - 1, [x / y - 1 for x, y in rows])
         if paired is None:
             down, up = self._errors(difference)
             return Quantity(value=ratio - 1, low=ratio - 1 - down, high=ratio - 1 + up)
-        rest_down, rest_up = self._errors(
-            {t: w for t, w in difference.items() if t[0] not in _TIMED_PARTS}
-        )
+        rest = {t: w for t, w in difference.items() if t[0] not in _TIMED_PARTS}
+        rest_down, rest_up = self._errors(_bends(rest) if self.worlds else rest)
         low = paired.value - math.hypot(paired.value - paired.low, rest_down)
         high = paired.value + math.hypot(paired.high - paired.value, rest_up)
         return Quantity(value=ratio - 1, low=min(low, ratio - 1), high=max(high, ratio - 1))
@@ -383,6 +399,11 @@ class Curve:
                 return paired_difference(*rows)
         return None
 
+    def outcomes(self, cost: Cost) -> list[float]:
+        """Predicted seconds of a cost in each world; bends have none."""
+        rows = [(w, self.worlds[t]) for t, w in cost.items() if t[0] is not Part.BEND]
+        return [sum(w * row[i] for w, row in rows) for i in range(len(rows[0][1]))]
+
     def _sample_wise(
         self, cost: Cost, samples: Mapping[Term, Sequence[float]], count: int
     ) -> list[float]:
@@ -398,3 +419,23 @@ def _parts(point: Point) -> list[tuple[Part, Quantity | None, Sequence[float]]]:
         (Part.SYNC_STEP, point.micro_step_sync_s, timing.micro_step_sync_samples_s),
         (Part.OPTIMIZER_STEP, point.optimizer_step_s, timing.optimizer_step_samples_s),
     ]
+
+
+def _bends(cost: Cost) -> dict[Term, float]:
+    return {t: w for t, w in cost.items() if t[0] is Part.BEND}
+
+
+def _worlds(points: Iterable[Point]) -> dict[Term, Sequence[float]]:
+    """Predicted seconds of each part in each world; nothing unless all points have them."""
+    found: dict[Term, Sequence[float]] = {}
+    for point in points:
+        worlds = point.prediction and point.prediction.worlds
+        if not worlds:
+            return {}
+        size = point.micro_batch_size
+        found[Part.MICRO_STEP, size] = worlds.micro_step_s
+        if worlds.micro_step_sync_s:
+            found[Part.SYNC_STEP, size] = worlds.micro_step_sync_s
+        if worlds.optimizer_step_s:
+            found[Part.OPTIMIZER_STEP, size] = worlds.optimizer_step_s
+    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bsprof.fit.samples import TIE_SHARE, relative_difference
+from bsprof.fit.samples import TIE_SHARE, relative_difference, spread_of_outcomes
 from bsprof.recommend.compare_memory import FIELD_NAMES, AgainstMeasured
 from bsprof.recommend.compared import ComparedProfile
 from bsprof.recommend.wording import listing, with_interval
-from bsprof.records import Quantity
+from bsprof.records import Origin, Quantity
 from bsprof.units import format_count, format_share
 
 
@@ -35,9 +35,17 @@ def judge(compared: Sequence[ComparedProfile]) -> tuple[ComparedProfile, ...]:
 def _ratio(entry: ComparedProfile, other: ComparedProfile) -> Quantity:
     assert entry.rate_per_s is not None
     assert other.rate_per_s is not None
+    if entry.rate_worlds and other.rate_worlds and _both_predicted(entry, other):
+        value = entry.rate_per_s.value / other.rate_per_s.value
+        pairs = zip(entry.rate_worlds, other.rate_worlds, strict=True)
+        return spread_of_outcomes(value, [a / b for a, b in pairs])
     excess = relative_difference(entry.rate_per_s, other.rate_per_s)
     low = max(0.0, 1 + excess.low)
     return Quantity(value=1 + excess.value, low=low, high=1 + excess.high)
+
+
+def _both_predicted(*entries: ComparedProfile) -> bool:
+    return all(entry.profile.origin is Origin.PREDICTED for entry in entries)
 
 
 def ratio_text(ratio: float) -> str:

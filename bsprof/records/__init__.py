@@ -3,7 +3,7 @@
 from bsprof.records.device import DevicePeaks, DeviceSnapshot, DeviceSpec, Environment
 from bsprof.records.fit import MemoryFit, PhaseLine, Saturation, TimeFit
 from bsprof.records.loader import LoaderPoint
-from bsprof.records.parts import Category, Phase, ranked_shares
+from bsprof.records.parts import Category, Phase, Regime, ranked_shares
 from bsprof.records.plan import (
     DEFAULT_HEADROOM,
     PLAN_SCHEMA_VERSION,
@@ -20,17 +20,18 @@ from bsprof.records.point import (
     MemoryPeaks,
     Point,
     PointStatus,
-    Regime,
     Timing,
 )
 from bsprof.records.prediction import (
     Change,
+    HeavyOperator,
     Place,
     PointPrediction,
     Prediction,
     Stage,
     Term,
     Timeline,
+    TimeWorlds,
 )
 from bsprof.records.profile import SCHEMA_VERSION, Note, Origin, Profile, SweepPlan
 from bsprof.records.quantity import Quantity, per_second
@@ -55,6 +56,7 @@ __all__ = [
     "DeviceSpec",
     "Environment",
     "Failure",
+    "HeavyOperator",
     "LoaderPoint",
     "MemoryFit",
     "MemoryPeaks",
@@ -84,6 +86,7 @@ __all__ = [
     "Target",
     "Term",
     "TimeFit",
+    "TimeWorlds",
     "Timeline",
     "Timing",
     "WorkloadFacts",

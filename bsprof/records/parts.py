@@ -46,3 +46,12 @@ def ranked_shares(held: Mapping[Category, int]) -> list[tuple[Category, float]]:
     total = sum(held.values())
     ranked = sorted(held.items(), key=lambda item: -item[1])
     return [(category, amount / total) for category, amount in ranked if amount]
+
+
+class Regime(StrEnum):
+    """Which resource binds at a point; `unknown` without peaks, never guessed."""
+
+    LAUNCH = "launch"
+    BANDWIDTH = "bandwidth"
+    COMPUTE = "compute"
+    UNKNOWN = "unknown"

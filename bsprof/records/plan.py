@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bsprof.records.point import Regime
+from bsprof.records.parts import Regime
 from bsprof.records.profile import Note
 from bsprof.records.quantity import Quantity
 

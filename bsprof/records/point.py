@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bsprof.records.parts import Category, Phase
+from bsprof.records.parts import Category, Phase, Regime
 from bsprof.records.prediction import PointPrediction
 from bsprof.records.quantity import Quantity
 
@@ -33,15 +33,6 @@ class PointStatus(StrEnum):
     def is_too_big(self) -> bool:
         """Whether this outcome says that the size needs more memory than there is."""
         return self in (PointStatus.OOM, PointStatus.KILLED)
-
-
-class Regime(StrEnum):
-    """Which resource binds at a point; `unknown` without peaks, never guessed."""
-
-    LAUNCH = "launch"
-    BANDWIDTH = "bandwidth"
-    COMPUTE = "compute"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

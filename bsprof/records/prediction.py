@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bsprof.records.parts import Category, Phase
+from bsprof.records.parts import Category, Phase, Regime
 from bsprof.records.quantity import Quantity
 from bsprof.records.workload import Scalar
 
@@ -107,6 +107,48 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeWorlds:
+    """Seconds in equally likely worlds, the same worlds at every size of a profile.
+
+    In each of them what is uncertain (the laws of kernels, this machine, its host) has one value.
+    Entry i of two sizes belongs to one world, so their difference shows what of the uncertainty
+    does not cancel.
+
+    Attributes:
+        micro_step_s, optimizer_step_s: Seconds; empty where there is no such part.
+        micro_step_sync_s: Empty with one rank.
+    """
+
+    micro_step_s: tuple[float, ...]
+    micro_step_sync_s: tuple[float, ...] = ()
+    optimizer_step_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeavyOperator:
+    """Equal operators of a micro-step, put together.
+
+    Attributes:
+        name: `aten.mm`.
+        work_class: Whose law their time follows.
+        shape: In words.
+        count: How many.
+        seconds: Of the device, for all of them.
+        flops, bytes: Of all of them.
+        regime: What binds them.
+    """
+
+    name: str
+    work_class: str
+    shape: str
+    count: int
+    seconds: float
+    flops: int
+    bytes: int
+    regime: Regime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PointPrediction:
     """How the numbers of one size came about.
 
@@ -117,12 +159,20 @@ class PointPrediction:
             names differ in numbers alone are `blocks.*.mlp.up`.
         terms: Amounts that depend on the size (workspaces).
         timeline: None when it was not kept.
+        worlds: Where times were predicted.
+        seconds_by_class: Seconds of the device in a micro-step, by class of work.
+        host_s: Seconds of the host to dispatch a micro-step; None where no time was predicted.
+        heaviest: Operators that take most of a micro-step.
     """
 
     top_modules: Mapping[str, int] = field(default_factory=dict)
     module_groups: Mapping[str, int] = field(default_factory=dict)
     terms: tuple[Term, ...] = ()
     timeline: Timeline | None = None
+    worlds: TimeWorlds | None = None
+    seconds_by_class: Mapping[str, float] = field(default_factory=dict)
+    host_s: float | None = None
+    heaviest: tuple[HeavyOperator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +185,11 @@ class Prediction:
             else decides (`allocator`: its configuration).
         terms: Amounts that are the same at every size (context, communication).
         changes: What would make a larger size, or the smallest one, fit.
+        timing: Where the times come from, sentence by sentence; empty where there are none.
     """
 
     device: str
     software: Mapping[str, Scalar] = field(default_factory=dict)
     terms: tuple[Term, ...] = ()
     changes: tuple[Change, ...] = ()
+    timing: tuple[str, ...] = ()

@@ -6,19 +6,25 @@ from collections.abc import Callable
 
 from bsprof.recommend.compare_memory import FIELD_NAMES, AgainstMeasured
 from bsprof.recommend.compared import ComparedProfile, Comparison
+from bsprof.recommend.ranking import RankedBy, Ranking
 from bsprof.recommend.verdicts import ratio_text
 from bsprof.recommend.wording import plural, with_interval
 from bsprof.records import Mode, Origin, Plan, Point, Profile, Regime
 from bsprof.report.summary import Summary
 from bsprof.report.tables import Column, Emphasis, Row, Table
 from bsprof.report.words import joules, note_text, quantity_text, size_range_text, status_text
-from bsprof.units import format_bytes, format_count, format_seconds
+from bsprof.units import format_bytes, format_count, format_seconds, format_share
 
 
 def comparison_summary(comparison: Comparison) -> Summary:
     """What `bsprof compare` answers: the verdicts, what is the same, and the table."""
     verdicts = [entry.verdict for entry in comparison.profiles if entry.verdict]
     facts = [("verdict", verdict) for verdict in verdicts if verdict != comparison.title]
+    facts += [
+        (f"ranked by {r.by}", _ranking_text(comparison, r))
+        for r in comparison.rankings
+        if r.by is RankedBy.COST or not _all_measured(comparison)
+    ]
     facts.append(("compared", compared_text(comparison)))
     same = _same_text(comparison)
     if same:
@@ -31,6 +37,19 @@ def comparison_summary(comparison: Comparison) -> Summary:
         notes=tuple(note_text(note) for note in comparison.notes),
         more=tuple(t for t in (memory_table(comparison),) if t is not None),
     )
+
+
+def _all_measured(comparison: Comparison) -> bool:
+    return all(e.profile.origin is Origin.MEASURED for e in comparison.profiles)
+
+
+def _ranking_text(comparison: Comparison, ranking: Ranking) -> str:
+    """The order, and how likely it is right."""
+    names = ", ".join(comparison.profiles[i].label for i in ranking.order)
+    first, whole = format_share(ranking.first_is_right), format_share(ranking.order_is_right)
+    if len(ranking.order) == 2:
+        return f"{names} (the order is right with probability {whole})"
+    return f"{names} (the first is right with probability {first}, the whole order {whole})"
 
 
 def compared_text(comparison: Comparison) -> str:
@@ -69,6 +88,10 @@ def comparison_table(comparison: Comparison) -> Table:
         (update, _of_plan(lambda plan: quantity_text(plan.step_time_s, format_seconds))),
         (unit, lambda entry: quantity_text(entry.rate_per_s, format_count)),
         (ratio, _ratio),
+        (
+            f"cost of a million {comparison.unit}s",
+            lambda entry: quantity_text(entry.cost_per_million, format_count),
+        ),
         ("peak memory", _of_plan(lambda p: quantity_text(p.device_used_bytes, format_bytes))),
         ("energy of an update", _of_plan(lambda p: quantity_text(p.energy_j, joules))),
         ("usable memory", lambda entry: format_bytes(entry.profile.device.usable_bytes)),
