@@ -13,7 +13,27 @@ from bsprof.validate.collect import sample
 from bsprof.validate.rows import Row, read_rows
 from bsprof.validate.time.cases import TimeCase
 from bsprof.validate.time.places import place_of
-from bsprof.validate.time.sources import timm_training
+from bsprof.validate.time.sources import (
+    cs336,
+    fine_tuning,
+    gpt2,
+    kai,
+    lambda_bert,
+    layers,
+    left_out,
+    litgpt,
+    llmfoundry,
+    lucid,
+    neusight,
+    resnet_runs,
+    sia,
+    timm_inference,
+    timm_training,
+    torchao,
+    torchtune,
+    torchvision_bs12,
+    zyr17,
+)
 
 
 class Source(Protocol):
@@ -39,7 +59,32 @@ class Source(Protocol):
         """Every row as a case, or with a reason why it is none."""
 
 
-SOURCES: tuple[Source, ...] = (timm_training,)
+SOURCES: tuple[Source, ...] = (
+    neusight,
+    gpt2,
+    llmfoundry,
+    timm_training,
+    timm_inference,
+    layers,
+    sia,
+    torchvision_bs12,
+    lambda_bert,
+    kai,
+    fine_tuning,
+    zyr17,
+    lucid,
+    cs336,
+    torchtune,
+    torchao,
+    litgpt,
+    resnet_runs.nvidia,
+    resnet_runs.dlperf,
+    resnet_runs.gavel,
+    resnet_runs.zeus,
+    resnet_runs.flagperf,
+    left_out.tensorflow,
+    left_out.transcribed,
+)
 """In the order of the tables."""
 
 
