@@ -69,6 +69,18 @@ def _bytes(text: str) -> int:
     return int(_finite(number * _BYTE_UNITS.get(unit, 1), text, "the amount of memory"))
 
 
+def parse_rate(text: str) -> float:
+    """Bytes per second from text like `24GB/s` or `900GB/s` (1000-based, as links are sold).
+
+    Raises:
+        UsageError: no number, an unknown unit, or nothing above zero.
+    """
+    value = _bytes(text.removesuffix("/s"))
+    if value <= 0:
+        raise UsageError(f"the rate {text!r} is not above zero", next_step="write it like 24GB/s")
+    return float(value)
+
+
 def parse_seconds(text: str) -> float:
     """Seconds from text like `90s`, `2m`, `1.5h`, `250ms` or `30` (plain numbers are seconds).
 

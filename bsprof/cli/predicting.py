@@ -34,6 +34,8 @@ _PREDICTING_ONLY = {
     "parallel": "a measurement here is of one process",
     "allocator_conf": "a measurement reads PYTORCH_CUDA_ALLOC_CONF itself",
     "other_memory": "a measurement sees what others use",
+    "from_profile": "a measurement needs no correction",
+    "link_bandwidth": "a measurement here is of one process",
 }
 """Options of a prediction that a measuring sweep refuses, and why."""
 
@@ -41,10 +43,12 @@ _POINT_COLUMNS = frozenset(
     {
         "micro_batch_size",
         "status",
-        "peak_allocated_bytes",
-        "peak_reserved_bytes",
+        "samples_per_s",
+        "micro_step_s",
+        "optimizer_step_s",
         "device_used_bytes",
-        "peak_phase",
+        "mfu",
+        "regime",
         "reason",
     }
 )
@@ -78,6 +82,8 @@ class Setting:
     parallel: str | None = None
     allocator_conf: str | None = None
     other_bytes: int = 0
+    from_profile: str | None = None
+    bus_bytes_per_s: float | None = None
 
 
 def wanted(names: Sequence[str], *, predict: bool) -> Wanted:
@@ -139,7 +145,7 @@ def run(
     from bsprof.cli.output import STDOUT, check_folder, check_output
     from bsprof.cli.progress import progress
     from bsprof.predict.sweep import predict_sweeps
-    from bsprof.store import profile_path, store_folder
+    from bsprof.store import profile_path, read, store_folder
     from bsprof.workloads.names import check_model
 
     check_model(spec.model)
@@ -151,6 +157,7 @@ def run(
             next_step="leave -o out, and each gets its own in the store; or give --device once",
         )
     store = store_folder()
+    measured = read(setting.from_profile, store).profile if setting.from_profile else None
     if file is None:
         check_folder(store, f"cannot write to the store {store}")
     try:
@@ -164,6 +171,8 @@ def run(
                 parallel=setting.parallel,
                 allocator_conf=setting.allocator_conf,
                 other_bytes=setting.other_bytes,
+                measured=measured,
+                bus_bytes_per_s=setting.bus_bytes_per_s,
                 output=file,
                 store=store,
                 on_event=listener,
@@ -233,7 +242,7 @@ def _this_machines(name: str) -> DeviceSpec:
 def _refuse(ctx: typer.Context, reasons: dict[str, str], where: str) -> None:
     for name, reason in reasons.items():
         if on_command_line(ctx, name):
-            option = "--" + name.replace("_", "-")
+            option = "--" + name.removesuffix("_profile").replace("_", "-")
             raise UsageError(
                 f"{option} has no effect {where}",
                 found=reason,

@@ -160,6 +160,22 @@ def command(
             show_default="nothing",
         ),
     ] = None,
+    from_profile: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PROFILE",
+            help="A measured profile of this model, even of one size, that corrects a prediction.",
+        ),
+    ] = None,
+    link_bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="24GB/s",
+            help="Bus bandwidth between the ranks of a prediction, as nccl-tests measure it.",
+            show_default="what others reached with the device's link",
+        ),
+    ] = None,
     time_budget: Annotated[
         str | None, typer.Option(metavar="2m", help="Stop adding sizes after this time.")
     ] = None,
@@ -203,10 +219,10 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Measure a model's training step, or predict its memory.
+    """Measure a model's training step, or predict it.
 
     Time, memory and FLOPs on this machine, saved after every size; see also `bsprof recommend`.
-    With the name of a device that need not be here: which sizes fit there, and what fills it.
+    With the name of a device that need not be here: which sizes fit there, and how fast they are.
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli import measuring, parse, predicting
@@ -216,7 +232,7 @@ def command(
         refuse_training_options,
     )
     from bsprof.records import Mode, Precision, SweepPlan, WorkloadSpec
-    from bsprof.units import parse_bytes, parse_seconds, parse_share
+    from bsprof.units import parse_bytes, parse_rate, parse_seconds, parse_share
     from bsprof.workloads.blocks import parse_checkpointing
     from bsprof.workloads.loaders import parse_loader
 
@@ -289,6 +305,8 @@ def command(
                 parallel=parallel,
                 allocator_conf=allocator_conf,
                 other_bytes=parse_bytes(other_memory) if other_memory else 0,
+                from_profile=from_profile,
+                bus_bytes_per_s=parse_rate(link_bandwidth) if link_bandwidth else None,
             ),
             output=output,
             force=force,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from bsprof.measure.events import EventKind, Listener, SweepEvent
 from bsprof.measure.telling import point_line
 from bsprof.predict.allocator import AllocatorRules
+from bsprof.predict.corrected import Measured, correction_of
+from bsprof.predict.correction import NO_CORRECTION
 from bsprof.predict.costs import Costs
 from bsprof.predict.forecast import Forecast
 from bsprof.predict.memory import MemoryModel
@@ -41,6 +44,7 @@ class Predictor:
         plan: What to try.
         conditions: Of all devices, of one software and one way of running.
         listener: Called as it goes on.
+        measured: A profile of the workload, which corrects predicted times.
         bus_bytes_per_s: Between ranks, where the user knows it.
     """
 
@@ -52,6 +56,7 @@ class Predictor:
         conditions: Sequence[Conditions],
         listener: Listener | None = None,
         *,
+        measured: Measured | None = None,
         bus_bytes_per_s: float | None = None,
     ) -> None:
         self._worker = worker
@@ -63,6 +68,7 @@ class Predictor:
         )
         self._traced: list[tuple[Traces, Replays]] = []
         self._costs: dict[tuple[int, tuple[int, int]], Costs] = {}
+        self._measured = measured
         self._bus_bytes_per_s = bus_bytes_per_s
         self._started = time.monotonic()
         self._done = 0
@@ -92,7 +98,7 @@ class Predictor:
         largest = forecast.largest() if traces.scales or not explicit else None
         sizes = tuple(sorted(explicit)) or forecast.sizes(largest)
         timing = self._timing(traces, target, conditions)
-        peaks = catalogue_peaks(conditions.device, timing.roofline.launch_s)
+        peaks = catalogue_peaks(conditions.device, timing.roofline.launch.value)
         points = forecast.points(
             sizes,
             largest,
@@ -128,11 +134,22 @@ class Predictor:
         key = (id(traces), capability)
         if key not in self._costs:
             self._costs[key] = Costs(traces.at, capability, self._spec.precision)
+        costs = self._costs[key].at
+        correction = NO_CORRECTION
+        if self._measured is not None:
+            there = self._measured.device
+            own = TimeModel(
+                costs, traces.at, replace(given, device=there, world_size=1), Roofline.of(there)
+            )
+            correction = correction_of(
+                self._measured.profile, own, same_device=there.name == given.device.name
+            )
         return TimeModel(
-            self._costs[key].at,
+            costs,
             traces.at,
             given,
             Roofline.of(given.device),
+            correction=correction,
             bus_bytes_per_s=self._bus_bytes_per_s,
         )
 

@@ -13,6 +13,7 @@ from bsprof.errors import UsageError
 from bsprof.measure.events import Listener
 from bsprof.measure.wire import PhaseLimits
 from bsprof.predict.allocator import AllocatorRules
+from bsprof.predict.corrected import check_source, measured_on
 from bsprof.predict.predictor import Predictor
 from bsprof.predict.room import Conditions
 from bsprof.predict.software import software_of
@@ -37,6 +38,8 @@ def predict_sweep(
     parallel: str | None = None,
     allocator_conf: str | None = None,
     other_bytes: int = 0,
+    measured: Profile | None = None,
+    bus_bytes_per_s: float | None = None,
     output: Path | None = None,
     store: Path | None = None,
     on_event: Listener | None = None,
@@ -57,6 +60,8 @@ def predict_sweep(
         parallel=parallel,
         allocator_conf=allocator_conf,
         other_bytes=other_bytes,
+        measured=measured,
+        bus_bytes_per_s=bus_bytes_per_s,
         output=output,
         store=store,
         on_event=on_event,
@@ -75,12 +80,14 @@ def predict_sweeps(
     parallel: str | None = None,
     allocator_conf: str | None = None,
     other_bytes: int = 0,
+    measured: Profile | None = None,
+    bus_bytes_per_s: float | None = None,
     output: Path | None = None,
     store: Path | None = None,
     on_event: Listener | None = None,
     limits: PhaseLimits | None = None,
 ) -> tuple[Profile, ...]:
-    """Predict the memory of a workload on several devices, tracing it as rarely as is exact.
+    """Predict time and memory of a workload on several devices, tracing it as rarely as is exact.
 
     Args:
         spec: The workload, or just its name or `file.py:factory`.
@@ -92,6 +99,10 @@ def predict_sweeps(
             several ranks.
         allocator_conf: As in `PYTORCH_CUDA_ALLOC_CONF`; None is unset.
         other_bytes: What a desktop or other processes use of each device.
+        measured: A profile of the same workload, of this device or another: even one measured
+            size corrects the scale of the times and what a step takes besides.
+        bus_bytes_per_s: That collectives between ranks reach (`busbw` of nccl-tests); None takes
+            what others reached with the device's link.
         output: The profile's file, for one device; None puts profiles into the store.
         store: Folder of profiles; None is `BSPROF_STORE` or `profiles`.
         on_event: Called as the prediction goes on.
@@ -127,9 +138,21 @@ def predict_sweeps(
         )
         for device in devices
     ]
+    known = None
+    if measured is not None:
+        check_source(measured, spec)
+        known = measured_on(measured)
     store = store if store is not None else store_folder()
     with TraceWorker(limits=limits) as worker:
-        predictor = Predictor(worker, spec, plan, conditions, on_event)
+        predictor = Predictor(
+            worker,
+            spec,
+            plan,
+            conditions,
+            on_event,
+            measured=known,
+            bus_bytes_per_s=bus_bytes_per_s,
+        )
         profiles = []
         for given in conditions:
             profile = predictor.profile(given)

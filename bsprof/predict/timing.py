@@ -58,6 +58,8 @@ class TimePrediction:
         micro_step_sync_s: The same where gradients are reduced; None with one rank.
         optimizer_step_s: None in inference.
         update_s: Of an update without accumulation, what a rank waits for others included.
+        accumulation_s: Nominal seconds that a later micro-step of a window takes on top: gradients
+            are added up.
         forward: Of the micro-step.
         micro_step: Forward and backward.
         optimizer: Clipping, optimizer step and zeroing; empty in inference.
@@ -72,6 +74,7 @@ class TimePrediction:
     micro_step_sync_s: Quantity | None
     optimizer_step_s: Quantity | None
     update_s: Quantity
+    accumulation_s: float
     forward: PartTime
     micro_step: PartTime
     optimizer: PartTime
@@ -82,6 +85,21 @@ class TimePrediction:
     hardware_flops: int
     bytes_moved: int
     launches: int
+
+    def update_of(self, accumulation_steps: int) -> Quantity:
+        """Seconds of an update with so many micro-steps, of which the last synchronises."""
+        more = accumulation_steps - 1
+        worlds = self.worlds
+        steps = worlds.micro_step_s
+        last = worlds.micro_step_sync_s or steps
+        ends = worlds.optimizer_step_s or (0.0,) * len(steps)
+        adding = more * self.accumulation_s
+        totals = [
+            more * step + adding + sync + end
+            for step, sync, end in zip(steps, last, ends, strict=True)
+        ]
+        nominal = more * self.micro_step_s.value + adding + self.update_s.value
+        return spread_of_outcomes(nominal, totals)
 
 
 class TimeModel:
@@ -148,7 +166,7 @@ class TimeModel:
         worlds = [
             self._world(micro, backward, optimizer, exchanged, world) for world in range(WORLDS)
         ]
-        trains = bool(costs.optimizer)
+        trains = len(costs.optimizer) > 0
         steps, syncs, updates = zip(*worlds, strict=True)
         several = self._link is not None
         return TimePrediction(
@@ -157,6 +175,7 @@ class TimeModel:
             micro_step_sync_s=spread_of_outcomes(nominal[1], syncs) if several else None,
             optimizer_step_s=spread_of_outcomes(nominal[2], updates) if trains else None,
             update_s=spread_of_outcomes(nominal[1] + nominal[2], [s + u for _, s, u in worlds]),
+            accumulation_s=self._part(costs.accumulation).device_s * self.correction.scale,
             forward=forward,
             micro_step=micro,
             optimizer=optimizer,

@@ -108,6 +108,12 @@ class Roofline:
         """Device seconds that one kernel takes at least."""
         return self._launch
 
+    @property
+    def host_spread(self) -> float:
+        """1 sigma of the log of the host's seconds, between hosts."""
+        call = self._own.host_call_s or self._calibration.host.host_call_s
+        return min(1.0, call.error / call.value)
+
     def spread(self, work_class: WorkClass) -> float:
         """1 sigma of log(measured / predicted) of a class as a whole on a device like this.
 
