@@ -5,7 +5,7 @@ The counting pass is separate and untimed: never inside a timed or compiled step
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
@@ -14,9 +14,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bsprof.accounting.causal import CausalRegions
-from bsprof.accounting.operators import Arguments, Operator, OperatorClass
-from bsprof.accounting.table import TABLE, base_name, lookup
-from bsprof.accounting.traffic import tensors_in, value_bytes
+from bsprof.accounting.operators import OperatorClass
+from bsprof.accounting.signature import Signature
 
 # Where the autograd engine says which backward pass a thread is in; -1 outside of any.
 _graph_task_id = torch._C._current_graph_task_id
@@ -52,79 +51,8 @@ class OperatorTotals:
     operators: tuple[str, ...]
 
 
-class _Plan:
-    """What can be known about an operator before it runs, read once from its schema."""
-
-    __slots__ = (
-        "decomposes",
-        "defaults",
-        "entry",
-        "is_plain",
-        "is_remark",
-        "name",
-        "out_names",
-        "returns_fresh",
-        "silent",
-        "written_names",
-        "written_positions",
-    )
-
-    def __init__(self, func: torch._ops.OpOverload) -> None:
-        schema = func._schema
-        self.name = str(func)
-        self.entry: Operator = lookup(
-            schema.name, is_view=func.is_view, is_pointwise=torch.Tag.pointwise in func.tags
-        )
-        # Under inference mode composite operators arrive whole. What they are made of says more
-        # than their schema: `reshape` looks like a view and may copy.
-        in_table = base_name(schema.name) in TABLE
-        self.decomposes = not in_table and torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(),  # type: ignore[no-untyped-call]
-            "CompositeImplicitAutograd",
-        )
-        # Questions about a tensor and marks for a profiler: not part of what is computed, and
-        # asked more often of fake tensors.
-        self.is_remark = func.namespace in ("prim", "profiler")
-        self.is_plain = self.entry.flops is None and self.entry.moved is None
-        self.silent = not self.entry.operator_class.runs_kernel
-        self.defaults = {
-            argument.name: argument.default_value if argument.has_default_value() else None
-            for argument in schema.arguments
-        }
-        written = [
-            (position, argument)
-            for position, argument in enumerate(schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
-        ]
-        self.out_names = frozenset(argument.name for _, argument in written if argument.is_out)
-        self.written_names = tuple(a.name for _, a in written if a.kwarg_only)
-        self.written_positions = tuple(p for p, a in written if not a.kwarg_only)
-        self.returns_fresh = all(result.alias_info is None for result in schema.returns)
-
-    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments of a call by name."""
-        return {**self.defaults, **dict(zip(self.defaults, args, strict=False)), **kwargs}
-
-    def bytes_moved(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
-        """Every input read once, every output and every changed input written once."""
-        total = 0
-        for value in args:
-            total += value_bytes(value)
-        for name, value in kwargs.items():
-            if name not in self.out_names:
-                total += value_bytes(value)
-        for position in self.written_positions:
-            if position < len(args):
-                total += value_bytes(args[position])
-        for name in self.written_names:
-            total += value_bytes(kwargs.get(name))
-        if self.returns_fresh:
-            total += value_bytes(result)
-        return total
-
-
 # Reading a schema costs far more than counting a call, and schemas do not change.
-_PLANS: dict[Any, _Plan] = {}
+_SIGNATURES: dict[Any, Signature] = {}
 
 
 class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -192,58 +120,35 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        plan = _PLANS.get(func)
-        if plan is None:
+        signature = _SIGNATURES.get(func)
+        if signature is None:
             if not isinstance(func, torch._ops.OpOverload):
                 self._operators.append(str(func))
                 self._uncounted.add(str(func))
                 return func(*args, **kwargs)
-            plan = _PLANS[func] = _Plan(func)
-        if plan.decomposes:
+            signature = _SIGNATURES[func] = Signature(func)
+        if signature.decomposes:
             with self:
                 return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
-        if not plan.is_remark:
-            self._operators.append(plan.name)
-        if not plan.silent:
-            self._count(plan, args, kwargs, result)
+        if not signature.is_remark:
+            self._operators.append(signature.name)
+        if not signature.is_silent:
+            self._count(signature, args, kwargs, result)
         return result
 
-    def _count(self, plan: _Plan, args: tuple[Any, ...], kwargs: Any, result: Any) -> None:
-        entry = plan.entry
+    def _count(self, signature: Signature, args: tuple[Any, ...], kwargs: Any, result: Any) -> None:
+        entry = signature.entry
         operator_class = entry.operator_class
         self._kernels += 1
-        flops = 0
-        if plan.is_plain:
-            moved = plan.bytes_moved(args, kwargs, result)
-            if operator_class is OperatorClass.UNCOUNTED:
-                self._uncounted.add(entry.name)
-        else:
-            arguments = plan.arguments(args, kwargs)
-            outputs = list(tensors_in(result))
-            moved = (
-                plan.bytes_moved(args, kwargs, result)
-                if entry.moved is None
-                else entry.moved(arguments, outputs)
-            )
-            if entry.flops is not None:
-                flops = self._count_flops(entry, arguments, outputs)
+        if operator_class is OperatorClass.UNCOUNTED:
+            self._uncounted.add(entry.name)
+        flops, hardware, moved = signature.count(args, kwargs, result, self._causal.share)
         self._bytes[operator_class] = self._bytes.get(operator_class, 0) + moved
+        if hardware:
+            self._flops[operator_class] = self._flops.get(operator_class, 0) + hardware
+            self._extra_flops += hardware - flops
         self._note_recomputation(flops)
-
-    def _count_flops(self, entry: Operator, arguments: Arguments, outputs: Sequence[Any]) -> int:
-        """Adds an operator's hardware FLOPs and returns its model FLOPs."""
-        assert entry.flops is not None
-        flops = hardware = entry.flops(arguments, outputs)
-        if entry.recomputed_flops is not None:
-            hardware += entry.recomputed_flops(arguments, outputs)
-        elif entry.operator_class in (OperatorClass.BATCHED_MATMUL, OperatorClass.MATMUL):
-            share = self._causal.share()
-            if share is not None:
-                flops = flops * share[0] // share[1]
-        self._flops[entry.operator_class] = self._flops.get(entry.operator_class, 0) + hardware
-        self._extra_flops += hardware - flops
-        return flops
 
     def _note_recomputation(self, flops: int) -> None:
         """Keeps FLOPs of a backward pass aside until it is known what kind of pass it is."""

@@ -19,7 +19,7 @@ def grouped(modules: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     """
     members: dict[str, list[tuple[str, int]]] = {}
     for name, held in modules:
-        members.setdefault(_pattern(name), []).append((name, held))
+        members.setdefault(pattern_of(name), []).append((name, held))
     groups = [
         (pattern if len(found) > 1 else found[0][0], sum(held for _, held in found))
         for pattern, found in members.items()
@@ -27,5 +27,6 @@ def grouped(modules: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     return sorted(groups, key=lambda group: (-group[1], group[0]))
 
 
-def _pattern(name: str) -> str:
+def pattern_of(name: str) -> str:
+    """The name of a module's group: its own, with `*` for numbers."""
     return ".".join(ANY if part.isdigit() else part for part in name.split("."))

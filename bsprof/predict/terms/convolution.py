@@ -169,10 +169,15 @@ def layout_copies(convolution: Convolution, *, backward: bool) -> int:
     dropped with the operator (`aten/src/ATen/native/Convolution.cpp`, `cudnn/ConvShared.cpp`). A
     group norm hands on its result with channels first, for one.
     """
+    return sum(operand.bytes for operand in copied_operands(convolution, backward=backward))
+
+
+def copied_operands(convolution: Convolution, *, backward: bool) -> tuple[Operand, ...]:
+    """Those that torch copies; see `layout_copies`."""
     if convolution.is_depthwise or not convolution.channels_last:
-        return 0
+        return ()
     operands = (convolution.input, convolution.output) if backward else (convolution.input,)
-    return sum(operand.bytes for operand in operands if _differs(operand))
+    return tuple(operand for operand in operands if _differs(operand))
 
 
 def _differs(operand: Operand) -> bool:

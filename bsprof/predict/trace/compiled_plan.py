@@ -20,7 +20,7 @@ the same type and size.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,11 @@ SAVES_STATE, HAS_STATE = "run_and_save_rng_state", "run_with_rng_state"
 RANDOM_STATE = frozenset((SAVES_STATE, HAS_STATE))
 """Around operators that draw random numbers and are computed again in the backward pass."""
 
+GATHERS = frozenset(
+    ("index", "_unsafe_index", "_unsafe_masked_index", "index_select", "gather", "embedding")
+)
+"""Read of their first argument as many elements as they return."""
+
 VIEWS = frozenset(("_unsafe_view", "reshape", "view_as", "alias", "detach", "lift_fresh"))
 
 
@@ -92,6 +97,9 @@ class Step:
         reads: Buffers it reads: placeholders, constants, and results of steps before.
         ends: Those that nothing reads later.
         fused: How many operators it computes.
+        reduces: Whether it sums up, along rows or columns.
+        elements: Of what it reads: how many elements, where that is less than all (slices, rows
+            of a table).
     """
 
     node: fx.Node
@@ -99,6 +107,8 @@ class Step:
     reads: tuple[fx.Node, ...]
     ends: tuple[fx.Node, ...] = ()
     fused: int = 1
+    reduces: bool = False
+    elements: Mapping[fx.Node, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -149,6 +159,8 @@ class _Planner:
         self._bases: dict[fx.Node, fx.Node] = {}
         self._depths: dict[fx.Node, int] = {}
         self._reads: dict[fx.Node, frozenset[fx.Node]] = {}
+        # Buffers that a result is computed from, each with the view of it that is read.
+        self._shown: dict[fx.Node, frozenset[tuple[fx.Node, fx.Node]]] = {}
         self._chain: dict[fx.Node, int] = {}
         self._buffers: set[fx.Node] = set()
 
@@ -178,23 +190,46 @@ class _Planner:
         kind = self._kinds[node]
         if kind in ("input", "item"):
             self._reads[node] = frozenset((node,))
+            self._shown[node] = frozenset(((node, node),))
             return None
         if kind == "view":
             self._reads[node] = self._reads[node.all_input_nodes[0]]
+            base = self._bases[node]
+            in_memory = base in self._buffers or self._kinds[base] in ("input", "item")
+            self._shown[node] = frozenset(((base, node),)) if in_memory else self._shown[base]
             return None
         below = [self._bases[a] for a in node.all_input_nodes]
         reads: frozenset[fx.Node] = frozenset().union(*(self._reads[a] for a in below))
+        shown = self._shown_by(node)
         inlined = {a for a in below if a not in self._buffers}
         chain = 1 + sum(self._chain.get(a, 0) for a in inlined)
         if kind == "element" and not is_returned and not self._is_buffer(node, len(reads)):
             self._reads[node] = reads
+            self._shown[node] = shown
             self._chain[node] = chain
             return None
         self._buffers.add(node)
         self._reads[node] = frozenset((node,))
+        self._shown[node] = frozenset(((node, node),))
         return Step(
-            node=node, own=kind == "own", reads=tuple(sorted(reads, key=_name)), fused=chain
+            node=node,
+            own=kind == "own",
+            reads=tuple(sorted(reads, key=_name)),
+            fused=chain,
+            reduces=kind == "reduction",
+            elements=_elements_read(shown),
         )
+
+    def _shown_by(self, node: fx.Node) -> frozenset[tuple[fx.Node, fx.Node]]:
+        """What of which buffers a node's result is computed from."""
+        inputs = node.all_input_nodes
+        found = [self._shown[a] for a in inputs]
+        target: Any = node.target
+        schema = getattr(target, "_schema", None)
+        if schema is not None and schema.name.partition("::")[2] in GATHERS and inputs:
+            # As many elements of the table as are returned.
+            found[0] = frozenset((base, node) for base, _ in found[0])
+        return frozenset().union(*found)
 
     def _is_buffer(self, node: fx.Node, reads: int) -> bool:
         users = list(self._users(node))
@@ -249,6 +284,14 @@ def _name(node: fx.Node) -> str:
 def _elements(node: fx.Node) -> int:
     value = node.meta.get("val")
     return value.numel() if isinstance(value, Tensor) else 0
+
+
+def _elements_read(shown: Iterable[tuple[fx.Node, fx.Node]]) -> dict[fx.Node, int]:
+    """Elements read of each buffer of which not all are: the sum of the views of it."""
+    sums: dict[fx.Node, int] = {}
+    for base, view in shown:
+        sums[base] = sums.get(base, 0) + _elements(view)
+    return {base: count for base, count in sums.items() if 0 < count < _elements(base)}
 
 
 def base_of(node: fx.Node) -> fx.Node:

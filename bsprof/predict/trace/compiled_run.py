@@ -93,7 +93,11 @@ class GraphRunner:
     def _fused(self, step: Step, values: dict[fx.Node, Any]) -> Any:
         """Buffers for what a fused kernel returns."""
         shown = step.node.meta["val"]
-        reads = [values[n] for n in step.reads if isinstance(values.get(n), Tensor)]
+        reads = [
+            (values[n], step.elements.get(n, values[n].numel()))
+            for n in step.reads
+            if isinstance(values.get(n), Tensor)
+        ]
         if isinstance(shown, Tensor):
             free = [n for n in step.ends if n in step.reads and n not in self._fixed]
             made: Any = _over(shown, [values[n] for n in free])
@@ -103,7 +107,7 @@ class GraphRunner:
             made = tuple(_empty(v) if isinstance(v, Tensor) else v for v in shown)
         target: Any = step.node.target
         name = f"aten.{target._schema.name.partition('::')[2]}"
-        self._tracker.note_fused(name, reads, made, step.fused)
+        self._tracker.note_fused(name, reads, made, step.fused, reduces=step.reduces)
         return made
 
 

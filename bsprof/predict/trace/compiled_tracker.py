@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from bsprof.accounting.traffic import tensors_in
+from bsprof.predict.trace.plans import Plan
 from bsprof.predict.trace.tracker import StreamTracker
+
+FUSED = "fused"
+"""In place of an operator's class: a kernel that computes a chain of operators."""
 
 
 class CompiledTracker(StreamTracker):
@@ -18,15 +23,19 @@ class CompiledTracker(StreamTracker):
 
     _told: int | None = None
     _is_watching = True
+    _in_graph = False
 
     @contextmanager
     def as_module(self, index: int | None) -> Iterator[None]:
-        """While inside, what runs belongs to that module; None leaves it to be found out."""
+        """While inside, a compiled graph runs, and belongs to that module; None leaves the module
+        to be found out."""
         before, self._told = self._told, index
+        outside, self._in_graph = self._in_graph, True
         try:
             yield
         finally:
             self._told = before
+            self._in_graph = outside
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:
@@ -42,11 +51,31 @@ class CompiledTracker(StreamTracker):
         """Whose forward runs."""
         return self._modules.running
 
-    def note_fused(self, name: str, reads: Iterable[Tensor], made: object, count: int) -> None:
-        """Write down a kernel that computes `count` operators, `name` the last of them."""
+    def note_fused(
+        self,
+        name: str,
+        reads: Sequence[tuple[Tensor, int]],
+        made: object,
+        count: int,
+        *,
+        reduces: bool,
+    ) -> None:
+        """Write down a kernel that computes `count` operators, `name` the last of them.
+
+        Args:
+            name: As an operator's.
+            reads: Tensors, each with how many of its elements are read.
+            made: One tensor or several, and other things that are not counted.
+            count: How many.
+            reduces: Whether it sums up.
+        """
         if not self._is_watching:
             return
         with torch._C.DisableTorchFunction():
+            read = [elements * tensor.element_size() for tensor, elements in reads]
+            attributes: dict[str, Any] = {"operator_class": FUSED, "fused": count, "reads": read}
+            if reduces:
+                attributes["reduction"] = True
             self._recorder.operators.append(
                 (
                     len(self._recorder.events),
@@ -54,11 +83,23 @@ class CompiledTracker(StreamTracker):
                     self._module,
                     self._phase,
                     self._in_backward,
-                    [self._operand(tensor) for tensor in reads],
+                    [self._operand(tensor) for tensor, _ in reads],
                     [self._operand(tensor) for tensor in tensors_in(made)],
-                    {"fused": count},
+                    attributes,
                 )
             )
+
+    def _note(
+        self,
+        plan: Plan,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        recomputing: bool,
+    ) -> None:
+        super()._note(plan, args, kwargs, result, recomputing)
+        if self._in_graph:
+            self._recorder.operators[-1][-1]["compiled"] = True
 
     def _turn(self) -> bool:
         recomputing = super()._turn()

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from bsprof.accounting.table import TABLE, base_name, lookup
+from bsprof.accounting.signature import Signature
 
 _RESIZING = ("resize_", "resize_as_", "set_", "resize")
 _CHANGING = {
@@ -14,6 +14,7 @@ _CHANGING = {
     torch.Tag.dynamic_output_shape,
     torch.Tag.data_dependent_output,
 }
+_MULTI_TENSOR = ("_foreach_", "_fused_ad", "_fused_sgd", "_amp_foreach_")
 _TOLD = ("bool", "int", "float", "str", "SymInt")
 
 
@@ -22,6 +23,9 @@ class Plan:
 
     Attributes:
         name: Of the overload packet: `aten.mm`.
+        signature: Counts its calls.
+        operator_class: Its class, as text.
+        is_multi_tensor: It works on lists of tensors (`foreach` and fused optimizers).
         is_remark: A question about a tensor or a mark for a profiler: not part of the run.
         is_view: Its result is a view of its input: nothing is allocated and no kernel runs.
         decomposes: It arrives whole (inference mode), and what it is made of says more.
@@ -37,24 +41,25 @@ class Plan:
         "attributes",
         "decomposes",
         "has_tensors",
+        "is_multi_tensor",
         "is_remark",
         "is_view",
         "may_allocate",
         "name",
+        "operator_class",
         "repeatable",
         "resizes",
         "runs_kernel",
+        "signature",
     )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
         schema = func._schema
         self.name = str(func.overloadpacket)
-        self.is_remark = func.namespace in ("prim", "profiler")
-        in_table = base_name(schema.name) in TABLE
-        self.decomposes = not in_table and torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(),  # type: ignore[no-untyped-call]
-            "CompositeImplicitAutograd",
-        )
+        self.signature = signature = Signature(func)
+        self.operator_class = str(signature.entry.operator_class)
+        self.is_remark = signature.is_remark
+        self.decomposes = signature.decomposes
         base = schema.name.partition("::")[2]
         self.resizes = base in _RESIZING or any(a.is_out for a in schema.arguments)
         self.repeatable = not self.resizes and not _CHANGING & set(func.tags)
@@ -65,10 +70,8 @@ class Plan:
             for result in schema.returns
         )
         self.may_allocate = bool(schema.returns) and not writes_only
-        entry = lookup(
-            schema.name, is_view=func.is_view, is_pointwise=torch.Tag.pointwise in func.tags
-        )
-        self.runs_kernel = entry.operator_class.runs_kernel and not self.is_remark
+        self.runs_kernel = not signature.is_silent and not self.is_remark
+        self.is_multi_tensor = base.startswith(_MULTI_TENSOR)
         types = [str(argument.type) for argument in schema.arguments]
         self.has_tensors = any("Tensor" in kind for kind in types)
         self.attributes = tuple(

@@ -149,7 +149,13 @@ class _Run:
     def traced(self, mode: FakeTensorMode, target: TraceTarget) -> Traced:
         """Build, run, and gather."""
         tracer = self._tracer
-        with cuda_semantics(target), mode, self.tracker, self._modules.following():
+        with (
+            cuda_semantics(target),
+            mode,
+            self.tracker,
+            self.tracker.causal,
+            self._modules.following(),
+        ):
             self.tracker.mark(-1, -1, None)
             with movable(self._arrived):
                 training = self._build()

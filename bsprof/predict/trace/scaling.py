@@ -20,6 +20,9 @@ from bsprof.records import Scalar
 
 SMALLEST = 2
 """Dimensions of one are special (any stride will do, nothing to copy): a size of one is traced."""
+COUNTS = frozenset(("flops", "hardware_flops", "moved", "reads"))
+"""Attributes that say what an operator computes and moves."""
+
 _NUMBERS = re.compile(r"-?\d+(?:,-?\d+)*")
 
 
@@ -101,6 +104,14 @@ class _Lines:
             )
         return Line(constant, slope)
 
+    def near(self, low: int, high: int) -> Line:
+        """The whole line nearest to the one through two counts, and exact where there is one.
+
+        Counts follow from shapes; they say nothing on whether sizes scale.
+        """
+        slope = round((high - low) / self._apart)
+        return Line(low - slope * self._low, slope)
+
     def operator(self, low: Operator, high: Operator) -> ChangingOperator | None:
         """What of an operator depends on the size; None if nothing does."""
         if low == high:
@@ -155,6 +166,9 @@ class _Lines:
             parts, others = _numbers(one), _numbers(other)
             if parts is None or others is None or len(parts) != len(others):
                 raise NotAffine(f"{key} of {low.name} is {other} at the larger size, not {one}")
+            if key in COUNTS:
+                found[key] = tuple(map(self.near, parts, others))
+                continue
             found[key] = tuple(
                 self.through(a, b, f"{key} of {low.name}")
                 for a, b in zip(parts, others, strict=True)

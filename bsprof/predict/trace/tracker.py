@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bsprof.accounting.causal import CausalRegions
 from bsprof.accounting.traffic import tensors_in
 from bsprof.predict.trace.accumulation import ADD, IN_PLACE, alone, holders, is_dense
 from bsprof.predict.trace.known import KnownResults
@@ -28,6 +29,9 @@ _current_node = torch._C._current_autograd_node
 _without_torch_function = torch._C.DisableTorchFunction
 
 _ASK_DEVICE = torch.ops.prim.device.default
+# Not `decompose`, which prefers what torch writes in Python for compilers to what a device runs:
+# dropout that drops nothing is a copy there.
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _LIFT = torch.ops.aten.lift_fresh.default
 _READ = torch.ops.aten._local_scalar_dense.default
 _STRIDED = torch.strided
@@ -44,6 +48,7 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Attributes:
         before_backward: Called once, when the next backward pass begins.
+        causal: Which products belong to a causal attention; to be entered around the run.
         values_read: Lines that read a value of a tensor, for which 1 stood in.
 
     Args:
@@ -66,6 +71,7 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.before_backward: Callable[[], None] | None = None
         self._modules = modules
         self._recorder = recorder
+        self.causal = CausalRegions()
         self._storages = Storages(recorder)
         self._operand = self._storages.operand
         self._born_in: dict[int, int] = {}
@@ -135,7 +141,7 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if plan.decomposes:
             with self:
-                return func.decompose(*args, **kwargs)
+                return func._op_dk(_COMPOSITE, *args, **kwargs)
         with _without_torch_function():
             if not types and plan.has_tensors and self._is_host(func, args, kwargs):
                 with no_dispatch():
@@ -266,7 +272,8 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         recomputing: bool,
     ) -> None:
         """Write an operator down."""
-        attributes: dict[str, Any] = {}
+        attributes: dict[str, Any] = {"operator_class": plan.operator_class}
+        self._count(plan, args, kwargs, result, attributes)
         count = len(args)
         for position, name in plan.attributes:
             value = args[position] if position < count else kwargs.get(name)
@@ -288,6 +295,29 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         )
 
+    def _count(
+        self,
+        plan: Plan,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        attributes: dict[str, Any],
+    ) -> None:
+        """What an operator computes and moves, among its attributes."""
+        try:
+            counts = plan.signature.count(args, kwargs, result, self.causal.share)
+        except DataDependentOutputException:
+            return  # packed sequences: their lengths are values, which a trace does not have
+        flops, hardware, moved = counts
+        attributes["moved"] = moved
+        if hardware:
+            attributes["flops"] = flops
+            if hardware != flops:
+                attributes["hardware_flops"] = hardware
+        if plan.is_multi_tensor:
+            lists = sum(1 for a in (*args, *kwargs.values(), result) if _is_tensor_list(a))
+            attributes["lists"] = lists
+
     @contextmanager
     def lifted(self) -> Iterator[None]:
         """While inside, tensors are real: nothing is watched, and nothing is fake."""
@@ -301,6 +331,10 @@ class StreamTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
+
+
+def _is_tensor_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Tensor)
 
 
 def _stand_in(tensor: Tensor) -> int | float | bool:
