@@ -55,9 +55,7 @@ class LiveBytes(TorchDispatchMode):
         whole = torch.is_inference_mode_enabled() and func.namespace == "aten"
         if whole and func.has_kernel_for_dispatch_key(composite):
             with self:
-                out = func.decompose(*args, **(kwargs or {}))
-            if out is not NotImplemented:
-                return out
+                return func._op_dk(composite, *args, **(kwargs or {}))
         out = func(*args, **(kwargs or {}))
         self.names.append(func.overloadpacket.__name__)
         for leaf in tree_leaves(out):

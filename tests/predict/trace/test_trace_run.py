@@ -9,7 +9,7 @@ import pytest
 from reduced_workloads import REDUCED
 
 from bsprof.predict.stream import Stream
-from bsprof.predict.target import Protocol, TraceTarget, ZeroGrad
+from bsprof.predict.target import Protocol, Semantics, TraceTarget, ZeroGrad
 from bsprof.records import Category, Mode, Phase
 
 
@@ -141,3 +141,10 @@ def test_results_that_are_known_are_those_of_the_fake_mode(monkeypatch, name):
     quick = trace_stream(REDUCED[name], 3, TraceTarget(), short).stream
     monkeypatch.setattr(KnownResults, "call", lambda _, func, args, kwargs: func(*args, **kwargs))
     assert trace_stream(REDUCED[name], 3, TraceTarget(), short).stream == quick
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+def test_dropout_that_drops_nothing_is_no_copy(traced, semantics):
+    stream = traced("encoder-tiny", 2, mode=Mode.INFER, semantics=semantics)
+    assert "aten.linear" in {operator.name for operator in stream.operators}
+    assert "aten.clone" not in {operator.name for operator in stream.operators}
