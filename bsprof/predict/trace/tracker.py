@@ -32,9 +32,6 @@ _ASK_DEVICE = torch.ops.prim.device.default
 # Not `decompose`, which prefers what torch writes in Python for compilers to what a device runs:
 # dropout that drops nothing is a copy there.
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-# Not `decompose`, which prefers what torch writes in Python for compilers to what a device runs:
-# dropout that drops nothing is a copy there.
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _LIFT = torch.ops.aten.lift_fresh.default
 _READ = torch.ops.aten._local_scalar_dense.default
 _STRIDED = torch.strided
