@@ -8,11 +8,17 @@ of the device.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bsprof.predict.correction import Correction
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MISFIT = 0.03
 """Standard deviation of the logarithm of a measured time around the corrected one: what is left of
@@ -24,6 +30,9 @@ CONSTANT_S = 0.002
 LEFT_OF_LAWS = 0.35
 """Of the spread of laws after a measurement on the same device: its sum is known then, and what
 moves between classes as the size grows is not (assumed)."""
+_NO_CONSTANT = -8.0
+"""Logit of the share of the least measured time that the constant is, where there is none."""
+
 ELSEWHERE = 0.6
 """Share of a correction, in logarithms, that another device is given: what laws get wrong they get
 wrong on both, what this machine does only here (assumed)."""
@@ -68,8 +77,8 @@ def correction_from(
 
     least = min(o.measured_s for o in observations)
 
-    def cost(given: Sequence[float]) -> float:
-        scale, host, share = given
+    def cost(given: NDArray[np.float64]) -> float:
+        scale, host, share = map(float, given)
         constant = least * _logistic(share)
         total = (scale / machine_spread) ** 2 + (host / HOST_SPREAD) ** 2
         total += 2 * constant / constant_s
@@ -78,11 +87,17 @@ def correction_from(
             total += (math.log(seen.measured_s / step) / MISFIT) ** 2
         return float(total)
 
-    starts = [(scale, host, share) for scale in (0.0, 0.3) for host in (0.0, 0.8) for share in
-              (-8.0, 0.0)]  # fmt: skip
-    options = {"xatol": 1e-4, "fatol": 1e-4, "maxiter": 4000}
+    starts = itertools.product((0.0,), (0.0, 0.8), (_NO_CONSTANT, 0.0))
     found = min(
-        (minimize(cost, np.array(s), method="Nelder-Mead", options=options) for s in starts),
+        (
+            minimize(
+                cost,
+                np.array(start),
+                method="Nelder-Mead",
+                options={"xatol": 1e-4, "fatol": 1e-4, "maxiter": 1500},
+            )
+            for start in starts
+        ),
         key=lambda answer: float(answer.fun),
     )
     scale, host, share = map(float, found.x)
@@ -120,4 +135,4 @@ def _shows_host(observations: Sequence[Observation], found: Correction) -> bool:
 
 
 def _logistic(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
+    return 1 / (1 + math.exp(-max(-40.0, min(x, 40.0))))
