@@ -62,12 +62,12 @@ def _case(row: Row) -> Case:
         model=row.text("published_as"),
         spec=WorkloadSpec(
             model=row.text("model"),
-            model_options=_options(row.text("model_options")),
+            model_options=options_of(row.text("model_options")),
             seq_len=row.count("seq_len"),
             image_size=row.count("image_size"),
             precision=Precision(row.text("precision")),
             optimizer=row.text("optimizer"),
-            optimizer_options=_options(row.text("optimizer_options")),
+            optimizer_options=options_of(row.text("optimizer_options")),
             activation_checkpointing=row.text("activation_checkpointing") or "none",
             lora_rank=row.count("lora_rank"),
             lora_targets=tuple(row.text("lora_targets").split()),
@@ -89,7 +89,7 @@ def _case(row: Row) -> Case:
     )
 
 
-def _options(text: str) -> dict[str, Scalar]:
+def options_of(text: str) -> dict[str, Scalar]:
     """Options from `key=value key=value`."""
     found: dict[str, Scalar] = {}
     for part in text.split():

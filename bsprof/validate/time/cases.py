@@ -52,8 +52,11 @@ class TimeCase:
         software: Generation of software whose rules apply.
         protocol: How the source's loop is put together; its last window is what is priced.
         machine: Rows of one machine with one host share it; empty is the source and the device.
-        set_name: Of the scored sets; empty for one of the other files. Rows whose models turn out
-            to have grouped convolutions go to the set `<set_name>-grouped` where a source says so.
+        set_name: Of the scored sets; empty for one of the other files.
+        grouped_apart: Whether models that turn out to have grouped convolutions (more than one
+            channel a group) go to the set `<set_name>-grouped`.
+        attention_kernel: That the source declares (`flash1`), in place of the one that the rules
+            of the software choose; empty takes those.
         sweep: Rows that differ in nothing but the size share it; empty is what they share.
         published_gmacs: Multiplications of a forward pass of one sample, in 10^9, as published for
             the model that was measured (more than one where tables count differently): a row whose
@@ -80,6 +83,8 @@ class TimeCase:
     protocol: Protocol = field(default_factory=lambda: Protocol(windows=(1, 1)))
     machine: str = ""
     set_name: str = ""
+    grouped_apart: bool = False
+    attention_kernel: str = ""
     sweep: str = ""
     published_gmacs: tuple[float, ...] = ()
     calibrates: Calibrates = Calibrates.NOTHING

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -96,6 +96,7 @@ class TimeCollected:
         cases: To predict.
         skipped: Rows left out, with reasons.
         judged: Names of the rows that hold the throughput of one GPU and are to be scored.
+        usable: Source by name of every row that is a case, before the sample was drawn.
         sampled_from: Models before the sample was drawn; None when all are taken.
         assumptions: By source.
     """
@@ -103,6 +104,7 @@ class TimeCollected:
     cases: tuple[TimeCase, ...]
     skipped: tuple[Skipped, ...]
     judged: frozenset[str] = frozenset()
+    usable: Mapping[str, str] = field(default_factory=dict)
     sampled_from: int | None = None
     assumptions: dict[str, tuple[str, ...]]
 
@@ -133,6 +135,7 @@ def collect(folder: Path, *, source: str | None = None, limit: int | None = None
     cases: list[TimeCase] = []
     skipped: list[Skipped] = []
     judged: set[str] = set()
+    all_usable: dict[str, str] = {}
     total = 0
     for module, path in present:
         rows = list(read_rows(path))
@@ -140,6 +143,7 @@ def collect(folder: Path, *, source: str | None = None, limit: int | None = None
         read = module.read(rows, folder)
         skipped += [s for s in read if isinstance(s, Skipped)]
         usable = [c for c in read if isinstance(c, TimeCase)]
+        all_usable |= {case.row: case.source for case in usable}
         total += len({case.model for case in usable})
         if limit is not None:
             drawn = sample(usable, limit)
@@ -149,6 +153,7 @@ def collect(folder: Path, *, source: str | None = None, limit: int | None = None
         cases=tuple(cases),
         skipped=tuple(skipped),
         judged=frozenset(judged),
+        usable=all_usable,
         sampled_from=total if limit is not None else None,
         assumptions={module.NAME: module.ASSUMPTIONS for module, _ in present},
     )

@@ -1,8 +1,8 @@
 """LLM Foundry's table of MPT training: one node of 8 GPUs, everything sharded by FSDP.
 
 Settings as in `scripts/train/benchmarking` there: AdamW, clipping, learned positions as long as the
-sample, attention by the Triton kernel of FlashAttention's first generation, which torch 2.0's own
-fused attention stands for. On the A100 of 40 GB weights are in bf16, elsewhere bf16 is autocast.
+sample, attention by the Triton kernel of FlashAttention's first generation. On the A100 of 40 GB
+weights are in bf16, elsewhere bf16 is autocast.
 """
 
 from __future__ import annotations
@@ -79,5 +79,6 @@ def _case(row: Row) -> TimeCase | Skipped:
         protocol=Protocol(windows=(1, 1), fresh_batch=True),
         machine=f"llm-foundry {device}",
         set_name=f"llm-foundry-{gpu.lower()}",
+        attention_kernel="flash1",
         assumptions=ASSUMPTIONS,
     )

@@ -58,6 +58,7 @@ def _case(row: Row, gmacs: dict[tuple[str, int], tuple[float, ...]]) -> TimeCase
         protocol=found.protocol,
         machine="timm RTX 3090",
         set_name=f"timm-3090-{layout}",
+        grouped_apart=True,
         published_gmacs=gmacs.get((name, size), ()),
         training_row=fits(name),
         assumptions=ASSUMPTIONS,
