@@ -115,7 +115,7 @@ def _matmul_rate(
         trials = {layout: _trial_seconds(device, square, layout) for layout in _LAYOUTS}
     except (RuntimeError, TypeError) as error:
         # "not implemented for 'Half'", "MPS does not support bfloat16": no such ceiling.
-        if _is_refused_type(error):
+        if is_refused_type(error):
             return None
         raise
     layout = min(trials, key=lambda name: trials[name])
@@ -221,7 +221,8 @@ def _best_seconds(device: Device, work: Callable[[], object], deadline: float) -
         calls = max(1, min(_MAX_QUEUED, round(block_s / max(best, 1e-9))))
 
 
-def _is_refused_type(error: Exception) -> bool:
+def is_refused_type(error: Exception) -> bool:
+    """Whether an error says that the device has no kernel for a type of number."""
     text = str(error).lower()
     return any(
         sign in text
