@@ -20,10 +20,12 @@ from bsprof.validate.time.sources.common import seconds_of, skipped
 
 NAME = "llm-foundry"
 FILE = "llmfoundry_mpt_train.csv"
+MODEL = "bsprof.validate.models.foundry:workload"
 GPUS = 8
 """Of one node."""
 ASSUMPTIONS = (
     "attention as FlashAttention's first generation computes it",
+    "norms in the type of autocast and a fused loss, the defaults of its models",
     "AdamW; the optimizer step is shared out over the ranks",
 )
 
@@ -60,8 +62,8 @@ def _case(row: Row) -> TimeCase | Skipped:
         family="mpt",
         model=f"{published} n={seq_len}",
         spec=WorkloadSpec(
-            model=_MODELS.get(published, published),
-            model_options={"positions": seq_len},
+            model=MODEL,
+            model_options={"name": _MODELS.get(published, published)},
             seq_len=seq_len,
             precision=precision,
             optimizer="adamw",
