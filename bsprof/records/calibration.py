@@ -73,15 +73,34 @@ class FamilyCalibration:
 
     Attributes:
         laws: By law: `matmul/half`, `softmax`.
-        ceiling_shares: Measured ceiling over data sheet, typical of the family, by compute type.
-        bandwidth_share: The same for memory.
+        ceiling_factors: Measured ceiling over what `Calibration.ceilings` expects, typical of the
+            family, by multipliers.
+        bandwidth_share: Measured bandwidth over the data sheet's, typical of the family.
         launch_s: Device seconds that one kernel takes at least, back to back.
     """
 
     laws: Mapping[str, LawTerms]
-    ceiling_shares: Mapping[str, Coefficient]
+    ceiling_factors: Mapping[str, Coefficient]
     bandwidth_share: Coefficient
     launch_s: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingLaw:
+    """What share of its data sheet a device reaches: share / (1 + density / half_density).
+
+    Density is the data sheet's FLOP/s over the board's power limit: parts that pack more
+    multipliers than their power feeds stay further below.
+
+    Attributes:
+        share: Of a device with power to spare.
+        half_density: FLOP/s per watt at which half of that is left.
+        deviation: 1 sigma of the logarithm around it.
+    """
+
+    share: Coefficient
+    half_density: Coefficient
+    deviation: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +209,7 @@ class Calibration:
         schema: `CALIBRATION_SCHEMA` of the file.
         families: By family (`hopper`, `ampere 8.6`); the empty name is the root of all.
         devices: By catalogue name.
+        ceilings: What to expect of unmeasured devices, by multipliers (`half`, `tf32`, `fp32`).
         host: Of a usual host.
         spreads: Of the laws.
         residuals: By device, law and source.
@@ -200,6 +220,7 @@ class Calibration:
     schema: int
     families: Mapping[str, FamilyCalibration]
     devices: Mapping[str, DeviceCalibration]
+    ceilings: Mapping[str, CeilingLaw]
     host: HostCalibration
     spreads: Spreads
     residuals: tuple[Residual, ...] = ()

@@ -175,6 +175,7 @@ def _nothing() -> Calibration:
         schema=1,
         families={},
         devices={},
+        ceilings={},
         host=HostCalibration(host_call_s=unknown, host_backward_call_s=unknown, step_s=unknown),
         spreads=Spreads(measured={}, unmeasured={}, foreign={}, machine=0.1),
     )

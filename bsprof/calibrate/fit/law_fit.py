@@ -64,12 +64,14 @@ class LawFit:
     Attributes:
         terms: By family that has rows, and the root: all terms, departures added up.
         source_scales: By source: log of measured over predicted time, its error.
+        floors: By source that holds a fixed cost: seconds.
         residuals: log(predicted / measured) of the rows, in their order, with source scales.
         unscaled: The same without source scales; with floors.
     """
 
     terms: Mapping[str, LawTerms]
     source_scales: Mapping[str, tuple[float, float]]
+    floors: Mapping[str, float]
     residuals: FloatArray
     unscaled: FloatArray
 
@@ -228,7 +230,7 @@ def _answer(
 ) -> LawFit:
     import numpy as np
 
-    root, departures, scales, _floors = problem.split(solution.parameters)
+    root, departures, scales, floors = problem.split(solution.parameters)
     count = len(problem.names)
     found: dict[str, LawTerms] = {}
     measured: dict[str, set[str]] = {}
@@ -272,6 +274,7 @@ def _answer(
     return LawFit(
         terms=found,
         source_scales=source_scales,
+        floors={name: math.exp(floors[i]) for i, name in enumerate(problem.floored)},
         residuals=solution.residuals,
         unscaled=unscaled,
     )

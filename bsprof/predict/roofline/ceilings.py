@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from bsprof.predict.roofline.families import family_of, line_of
+from bsprof.predict.roofline.groups import MULTIPLIERS
 from bsprof.records import DeviceSpec
 from bsprof.records.calibration import (
     Calibration,
     Ceiling,
+    CeilingLaw,
     Coefficient,
     DeviceCalibration,
     FamilyCalibration,
 )
 
 _USUAL_SHARE = Coefficient(value=0.8, error=0.12)
+_USUAL_CROWDING = 0.2
+"""Density over half density of a device whose power limit is not known."""
 _USUAL_BANDWIDTH_SHARE = Coefficient(value=0.87, error=0.08)
 _USUAL_LAUNCH = Coefficient(value=2e-6, error=0.6e-6)
 """Where no family knows better."""
@@ -34,11 +40,9 @@ def compute_ceiling(device: DeviceSpec, compute: str, calibration: Calibration) 
     sheet = device.flops_per_s.get(compute)
     if sheet is None:
         return _instead(device, compute, calibration)
-    share, donor = _typical(device, compute, calibration)
+    share, spread, donor = _typical(device, compute, calibration)
     return Ceiling(
-        value=sheet * share.value,
-        spread=share.error / share.value,
-        source=f"data sheet times {share.value:.2f}, {donor}",
+        value=sheet * share, spread=spread, source=f"data sheet times {share:.2f}, {donor}"
     )
 
 
@@ -72,11 +76,29 @@ def launch_floor(device: DeviceSpec, calibration: Calibration) -> Coefficient:
     return _USUAL_LAUNCH
 
 
-def _typical(device: DeviceSpec, compute: str, calibration: Calibration) -> tuple[Coefficient, str]:
+def _typical(
+    device: DeviceSpec, compute: str, calibration: Calibration
+) -> tuple[float, float, str]:
+    """Share of the data sheet, its spread, and whose it is."""
+    multipliers = MULTIPLIERS.get(compute, "fp32")
+    law = calibration.ceilings.get(multipliers)
+    if law is None:
+        return _USUAL_SHARE.value, _USUAL_SHARE.error / _USUAL_SHARE.value, "a guess"
+    share = expected_share(device, compute, law)
     for name, family in _families(device, calibration):
-        if compute in family.ceiling_shares:
-            return family.ceiling_shares[compute], f"typical of {name or 'all devices'}"
-    return _USUAL_SHARE, "a guess"
+        factor = family.ceiling_factors.get(multipliers)
+        if factor is not None:
+            spread = math.hypot(law.deviation, factor.error / factor.value)
+            return share * factor.value, spread, f"typical of {name or 'all devices'} at its power"
+    return share, law.deviation, "typical of devices with its power"
+
+
+def expected_share(device: DeviceSpec, compute: str, law: CeilingLaw) -> float:
+    """Share of the data sheet's rate that `CeilingLaw` gives a device."""
+    sheet = device.flops_per_s[compute]
+    if device.power_w is None:
+        return law.share.value / (1.0 + _USUAL_CROWDING)
+    return law.share.value / (1.0 + sheet / device.power_w / law.half_density.value)
 
 
 def _families(device: DeviceSpec, calibration: Calibration) -> list[tuple[str, FamilyCalibration]]:

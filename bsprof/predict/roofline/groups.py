@@ -37,8 +37,6 @@ _TRAFFIC_SHARES: Mapping[WorkClass, float] = {
     WorkClass.COPY: 0.85,
     WorkClass.LAYOUT: 0.7,
     WorkClass.SOFTMAX: 0.75,
-    WorkClass.NORMALISATION: 0.7,
-    WorkClass.NORMALISATION_BACKWARD: 0.6,
     WorkClass.LOSS: 0.6,
     WorkClass.EMBEDDING: 0.35,
     WorkClass.EMBEDDING_BACKWARD: 0.35,
@@ -69,9 +67,18 @@ def law_name(work: Work) -> str:
         return f"{kind.value}/{_ATTENTION_NAMES.get(work.implementation, 'efficient')}"
     if kind in (WorkClass.MATMUL, WorkClass.BATCHED_MATMUL, WorkClass.RNN):
         return f"{kind.value}/{MULTIPLIERS.get(work.compute, 'fp32')}"
+    if kind in (WorkClass.NORMALISATION, WorkClass.NORMALISATION_BACKWARD):
+        return f"{kind.value}/{_normalisation(work.name)}"
     if kind in _TRAFFIC_SHARES:
         return kind.value
     return WorkClass.OTHER.value
+
+
+def _normalisation(name: str) -> str:
+    """Over what an operator normalises: its passes over the data depend on it."""
+    if "batch_norm" in name or "instance_norm" in name:
+        return "batch"
+    return "group" if "group_norm" in name else "layer"
 
 
 def _convolution(work: Work) -> str:
@@ -104,6 +111,13 @@ def _laws() -> dict[str, Law]:
         for direction, products, factor in (("forward", 2, 1.0), ("backward", 5, 0.75)):
             law = AttentionLaw(products=products, terms=attention_terms(shares[name] * factor))
             found[f"attention_{direction}/{name}"] = law
+    for over, forward, backward in (
+        ("layer", 0.7, 0.6),
+        ("batch", 0.4, 0.4),
+        ("group", 0.35, 0.35),
+    ):
+        found[f"normalisation/{over}"] = TrafficLaw(terms=traffic_terms(forward))
+        found[f"normalisation_backward/{over}"] = TrafficLaw(terms=traffic_terms(backward))
     for kind, share in _TRAFFIC_SHARES.items():
         found[kind.value] = TrafficLaw(terms=traffic_terms(share))
     return found

@@ -1,0 +1,1 @@
+"""Readers of public kernel measurements: each turns one file's lines into rows of a fit."""
