@@ -27,7 +27,8 @@ _TRACING = (
     "workloads",
     "validate/models",
 )
-"""Whose code decides what a trace is."""
+"""Whose code decides what a trace is; the last, of models written for validation alone."""
+_OWN_PACKAGE = "bsprof.validate.models."
 _PACKAGES = ("torch", "timm", "torchvision", "transformers", "peft")
 
 
@@ -56,7 +57,7 @@ class KeptTraces(TraceWorker):
             "size": micro_batch_size,
             "target": to_json(target),
             "protocol": to_json(protocol),
-            "made_by": made_by(),
+            "made_by": made_by(own_models=spec.model.startswith(_OWN_PACKAGE)),
         }
         name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
         path = self._folder / f"{name}.json.gz"
@@ -71,11 +72,15 @@ class KeptTraces(TraceWorker):
 
 
 @functools.cache
-def made_by() -> str:
-    """Digest of the code that traces, and of the packages whose models and operators are traced."""
+def made_by(*, own_models: bool) -> str:
+    """Digest of the code that traces, and of the packages whose models and operators are traced.
+
+    Args:
+        own_models: Whether the model is one of those written for validation.
+    """
     digest = hashlib.sha256()
     root = Path(bsprof.__file__).parent
-    for part in _TRACING:
+    for part in _TRACING if own_models else _TRACING[:-1]:
         place = root / part
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
             digest.update(path.read_bytes())
