@@ -16,4 +16,4 @@ def calibration_without(folder: Path, device: str) -> Calibration:
     """
     from bsprof.calibrate.fit import fit_folder
 
-    return fit_folder(folder, leave_out=device)
+    return fit_folder(folder, leave_out=(device,))

@@ -100,7 +100,7 @@ class TimePredictor:
     def _predicted(self, group: Group) -> Iterator[_Waiting | TimeUnpredicted]:
         """Each case of a group with its works; corrections are not known yet."""
         case = group.first
-        traces = Traces(self._worker, self._spec_of(group), group.target, case.protocol)
+        traces = Traces(self._worker, spec_of(group, self._worker), group.target, case.protocol)
         sizes = group.sizes
         traces.prepare(sizes if len(sizes) == 1 else ())
         known: dict[int, StepCosts] = {}
@@ -146,21 +146,6 @@ class TimePredictor:
             correction=correction,
         )
 
-    def _spec_of(self, group: Group) -> WorkloadSpec:
-        """The workload, without a kind of attention that its model does not know.
-
-        A model whose attention follows no switch has the attention that its authors wrote.
-        """
-        case = group.first
-        spec = case.spec
-        if spec.attention is None:
-            return spec
-        found = self._worker.trace(spec, max(group.sizes), group.target, case.protocol)
-        problem = found.error if isinstance(found, Trouble) else None
-        if problem is not None and "--attention" in problem.doing:
-            return replace(spec, attention=None)
-        return spec
-
     def _outcome(self, found: _Waiting, prediction: TimePrediction) -> TimeOutcome:
         case, costs = found.case, found.costs
         device = device_of(case)
@@ -186,6 +171,22 @@ class TimePredictor:
             regime=prediction.regime,
             set_name=set_name_of(case, costs.forward),
         )
+
+
+def spec_of(group: Group, worker: TraceWorker) -> WorkloadSpec:
+    """The workload of a group, without a kind of attention that its model does not know.
+
+    A model whose attention follows no switch has the attention that its authors wrote.
+    """
+    case = group.first
+    spec = case.spec
+    if spec.attention is None:
+        return spec
+    found = worker.trace(spec, max(group.sizes), group.target, case.protocol)
+    problem = found.error if isinstance(found, Trouble) else None
+    if problem is not None and "--attention" in problem.doing:
+        return replace(spec, attention=None)
+    return spec
 
 
 def costs_of(case: TimeCase, whole: StepCosts) -> StepCosts:
