@@ -25,7 +25,13 @@ LAYERS = (
 """Lowest first. A part may import lower layers and, within a layer, only itself, save for PEERS."""
 
 PEERS = frozenset(
-    {("records", "errors"), ("units", "errors"), ("hardware", "store"), ("predict", "measure")}
+    {
+        ("records", "errors"),
+        ("units", "errors"),
+        ("hardware", "store"),
+        ("predict", "measure"),
+        ("validate", "calibrate"),
+    }
 )
 """Imports within a layer that are allowed: (importer, imported)."""
 
