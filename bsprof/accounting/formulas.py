@@ -300,4 +300,6 @@ def fft_flops(arguments: Arguments, outputs: Sequence[Any]) -> int:
     points = size_of(data.shape if size_of(data.shape) >= size_of(out.shape) else out.shape)
     length = size_of(max(int(data.shape[d]), int(out.shape[d])) for d in arguments["dim"])
     both_complex = data.dtype.is_complex and out.dtype.is_complex
-    return round((5.0 if both_complex else 2.5) * points * log2(max(length, 2)))
+    # Rounded for one transform, so that many of them are a multiple.
+    one = round((5.0 if both_complex else 2.5) * length * log2(max(length, 2)))
+    return one * points // length if length else 0

@@ -92,6 +92,13 @@ def scatter_bytes(arguments: Arguments, outputs: Sequence[Any]) -> int:
     return touched
 
 
+def chosen_bytes(arguments: Arguments, outputs: Sequence[Any]) -> int:
+    """Losses that read one entry of each row: the targets, their entries, and what is returned."""
+    target = arguments["target"]
+    entries = int(target.numel()) * int(arguments["self"].element_size())
+    return value_bytes(target) + entries + value_bytes(outputs)
+
+
 def overwrite_bytes(arguments: Arguments, outputs: Sequence[Any]) -> int:
     """In-place operators that write `self` without reading it (`copy_`, `fill_`, `normal_`).
 

@@ -65,11 +65,20 @@ def test_batch_norm_reads_and_writes_its_input_once() -> None:
     assert 2 * x.nbytes <= counter.totals.bytes_moved <= 2 * x.nbytes + small
 
 
-def test_cross_entropy_moves_logits_three_times_forward() -> None:
+def test_cross_entropy_moves_logits_twice_forward() -> None:
     logits, target = torch.randn(32, 100), torch.randint(0, 100, (32,))
-    # log_softmax reads and writes, nll_loss reads; target, loss and weight are small.
+    # log_softmax reads and writes; nll_loss reads an entry a row, as target, loss, weight small.
     total = moved(lambda: F.cross_entropy(logits, target))
-    assert 3 * logits.nbytes < total <= 3 * logits.nbytes + target.nbytes + 8
+    assert total == 2 * logits.nbytes + target.nbytes + 32 * 4 + 8
+
+
+def test_the_loss_of_a_class_has_a_gradient_of_zeros_but_for_an_entry_a_row() -> None:
+    logits = torch.randn(32, 100, requires_grad=True)
+    target = torch.randint(0, 100, (32,))
+    loss = F.nll_loss(logits, target)
+    # A one like the loss to begin with; the gradient, and the entries of the targets again.
+    total = moved(lambda: loss.backward())
+    assert total == 2 * 4 + logits.nbytes + target.nbytes + 32 * 4
 
 
 def test_fused_adamw_does_not_write_gradients() -> None:

@@ -97,7 +97,7 @@ class _Rules:
             batch=given.groups,
             kernel_area=self._area,
             stride=self._stride,
-            channels_last=given.channels_last,
+            channels_last=given.channels_last or self._is_laid_out,
         )
 
     def _shape(self, kind: WorkClass) -> tuple[int, int, int]:
@@ -126,7 +126,7 @@ class _Rules:
         operands are to lie with channels last and one does not, torch copies that one.
         """
         given = self._convolution
-        if given.is_depthwise:
+        if given.is_depthwise or self._is_laid_out:
             return []
         if given.channels_last:
             copied = [o for o in copied_operands(given, backward=True) if o in (read, written)]
@@ -135,6 +135,12 @@ class _Rules:
         else:
             copied = [read, written]
         return [self._copy(operand) for operand in copied]
+
+    @property
+    def _is_laid_out(self) -> bool:
+        """Whether a compiler lays everything out with channels last itself: Inductor does, save
+        where convolutions are grouped (`torch/_inductor/graph.py`, `decide_layout_opt`)."""
+        return "compiled" in self._call.operator.attributes and self._convolution.groups == 1
 
     @property
     def _on_tensor_cores(self) -> bool:

@@ -7,6 +7,8 @@ Kernels of a library's own (split products, cuDNN's heuristics) are not known an
 
 from __future__ import annotations
 
+from math import prod
+
 from bsprof.predict.cost.multi_tensor import multi_tensor_launches
 from bsprof.predict.stream import Operator
 
@@ -19,13 +21,6 @@ LAUNCHES: dict[str, int] = {
     # sums, their combination, the gradient of the input, that of weight and bias.
     "native_group_norm": 3,
     "native_group_norm_backward": 4,
-    # cuda/Normalization.cu: statistics, running ones, the result; backward reduction, elements.
-    "native_batch_norm": 3,
-    "_native_batch_norm_legit": 3,
-    "_native_batch_norm_legit_no_training": 1,
-    "_batch_norm_no_update": 1,
-    "native_batch_norm_backward": 2,
-    "batch_norm_backward": 2,
     # cuda/Loss.cu, cuda/NLLLoss2d.cu: zeros, and the entries of the targets.
     "nll_loss_backward": 2,
     "nll_loss2d_backward": 2,
@@ -77,6 +72,14 @@ LAUNCHES: dict[str, int] = {
 }
 """By name without namespace; what is not here is one kernel."""
 
+NATIVE_BATCH_NORM: dict[str, int] = {
+    "native_batch_norm": 3,
+    "_native_batch_norm_legit": 3,
+    "native_batch_norm_backward": 2,
+}
+"""`cuda/Normalization.cu`: statistics, running ones, the result; backward sums, and elements. For
+bfloat16 alone: else cuDNN runs it in one (`Normalization.cpp`, `_select_batch_norm_backend`)."""
+
 IN_PLACE = frozenset(("masked_fill_", "scatter_", "scatter_add_"))
 """Without the copy that comes first out of place."""
 
@@ -91,6 +94,9 @@ def launches_of(operator: Operator) -> int:
         return multi_tensor_launches(operator)
     if name in IN_PLACE:
         return 1
+    if name in NATIVE_BATCH_NORM:
+        is_native = any(operand.dtype == "bfloat16" for operand in operator.inputs)
+        return NATIVE_BATCH_NORM[name] if is_native else 1
     if name == "embedding_dense_backward" and _is_small(operator):
         return 2
     if "index_put" in name and not operator.attributes.get("accumulate"):
@@ -99,9 +105,4 @@ def launches_of(operator: Operator) -> int:
 
 
 def _is_small(operator: Operator) -> bool:
-    if len(operator.inputs) < 2:
-        return False
-    count = 1
-    for length in operator.inputs[1].shape:
-        count *= length
-    return count <= SMALL_EMBEDDING
+    return len(operator.inputs) > 1 and prod(operator.inputs[1].shape) <= SMALL_EMBEDDING

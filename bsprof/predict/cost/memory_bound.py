@@ -11,7 +11,6 @@ from bsprof.predict.stream import Operand
 
 CLASSES: dict[str, WorkClass] = {
     OperatorClass.ELEMENTWISE: WorkClass.ELEMENTWISE,
-    OperatorClass.REDUCTION: WorkClass.REDUCTION,
     OperatorClass.SCAN: WorkClass.SCAN_OR_SORT,
     OperatorClass.SORT: WorkClass.SCAN_OR_SORT,
     OperatorClass.INDEX: WorkClass.INDEX,
@@ -28,9 +27,19 @@ CLASSES: dict[str, WorkClass] = {
 
 def plain(call: Call, work_class: WorkClass) -> tuple[Work, ...]:
     """Bytes, and no more."""
-    if call.operator.name.startswith("aten._foreach_"):
+    if "lists" in call.operator.attributes and work_class is not WorkClass.OPTIMIZER_FUSED:
         work_class = WorkClass.OPTIMIZER_FOREACH
     return (call.work(work_class),)
+
+
+def reduction(call: Call) -> tuple[Work, ...]:
+    """`rows` results, of `columns` elements each."""
+    if "lists" in call.operator.attributes:
+        return plain(call, WorkClass.OPTIMIZER_FOREACH)
+    read = max((prod(o.shape) for o in call.operator.inputs), default=0)
+    rows = max((prod(o.shape) for o in call.operator.outputs), default=0)
+    columns = read // rows if rows else 0
+    return (call.work(WorkClass.REDUCTION, rows=rows, columns=columns),)
 
 
 def normalisation(call: Call) -> tuple[Work, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import Any
 
 from bsprof.accounting.operators import OperatorClass
@@ -18,6 +19,7 @@ from bsprof.predict.cost.memory_bound import (
     loss,
     normalisation,
     plain,
+    reduction,
     softmax,
 )
 from bsprof.predict.cost.multipliers import Multipliers
@@ -36,6 +38,7 @@ RULES: dict[str, Rule] = {
     OperatorClass.FFT: transform,
     OperatorClass.NORMALISATION: normalisation,
     OperatorClass.SOFTMAX: softmax,
+    OperatorClass.REDUCTION: reduction,
     OperatorClass.LOSS: loss,
     OperatorClass.EMBEDDING: embedding,
 }
@@ -59,21 +62,22 @@ class Costs:
         """Each operator with its works; of fused kernels that run as one, the last with those."""
         for run, following in pairwise([*_runs(operators), None]):
             assert run is not None
-            if "fused" in run[0].attributes:
-                yield from fused_kernels(run, self._ended(run, following))
+            if "fused" in run.members[0].attributes:
+                yield from fused_kernels(run.members, self._ended(run, following))
                 continue
-            recomputing = _recomputes(run)
-            for operator in run:
-                yield operator, self._one(operator, recomputing)
+            for operator in run.members:
+                yield operator, self._one(operator, run.recomputes)
 
-    def _ended(self, run: Sequence[Operator], following: Sequence[Operator] | None) -> set[int]:
+    def _ended(self, run: _Run, following: _Run | None) -> set[int]:
         """Storages that are dropped from the first of these operators on, before another runs."""
         events = self._events
-        end = len(events) if following is None else min(following[0].position, len(events))
-        place = run[-1].position
+        end = len(events)
+        if following is not None:
+            end = min(end, following.members[0].position)
+        place = run.members[-1].position
         while place < end and events[place] < 0:
             place += 1
-        return {-event - 1 for event in events[run[0].position : place] if event < 0}
+        return {-event - 1 for event in events[run.members[0].position : place] if event < 0}
 
     def _one(self, operator: Operator, recomputing: bool) -> tuple[Work, ...]:
         key = _key(operator, recomputing)
@@ -110,25 +114,24 @@ def _key(operator: Operator, recomputing: bool) -> Any:
     )
 
 
-def _runs(operators: Iterable[Operator]) -> Iterator[list[Operator]]:
-    """Operators that follow each other: fused kernels, a backward pass, or what is neither."""
-    run: list[Operator] = []
-    kind = None
-    for operator in operators:
-        found = "fused" in operator.attributes, operator.backward
-        if run and found != kind:
-            yield run
-            run = []
-        kind = found
-        run.append(operator)
-    if run:
-        yield run
+@dataclass(slots=True)
+class _Run:
+    """Operators that follow each other: fused kernels, or none.
 
-
-def _recomputes(run: list[Operator]) -> bool:
-    """Whether marks of recomputation in a backward pass mean it.
-
-    They are set where gradients are recorded in a backward pass. In one that is itself to be
-    differentiated (`create_graph=True`) that is everywhere, and nothing is computed again.
+    Attributes:
+        members: In order, of one direction.
+        recomputes: Whether marks of recomputation mean it in the backward pass they are in. They
+            are set where gradients are recorded in a backward pass. In one that is itself to be
+            differentiated (`create_graph=True`) that is everywhere, and nothing is computed again.
     """
-    return any("recomputed" not in operator.attributes for operator in run)
+
+    members: list[Operator]
+    recomputes: bool
+
+
+def _runs(operators: Iterable[Operator]) -> Iterator[_Run]:
+    for _, direction in groupby(operators, key=lambda operator: operator.backward):
+        members = list(direction)
+        recomputes = any("recomputed" not in operator.attributes for operator in members)
+        for _, run in groupby(members, key=lambda operator: "fused" in operator.attributes):
+            yield _Run(list(run), recomputes)

@@ -14,6 +14,9 @@ from bsprof.predict.trace.compiled_tracker import CompiledTracker
 STACK = "nn_module_stack"
 """Key in a node's `meta`; here it holds one entry, whose text is the index of the node's module."""
 
+PARTITION, FORWARD_PART = "partitioner_tag", "is_forward"
+"""Key in a node's `meta`, and its value where the joint graph had the node in its forward part."""
+
 STATE_BYTES = 16
 """Of CUDA's random numbers: a seed and an offset."""
 
@@ -72,7 +75,7 @@ class GraphRunner:
 
     def _run(self, step: Step, values: dict[fx.Node, Any]) -> None:
         node = step.node
-        with self._tracker.as_module(self._makers.get(node)):
+        with self._tracker.as_node(self._makers.get(node), recomputes=self._recomputes(node)):
             if step.own:
                 args = fx.map_arg(node.args, lambda n: _value(n, values))
                 kwargs = fx.map_arg(node.kwargs, lambda n: _value(n, values))
@@ -89,6 +92,11 @@ class GraphRunner:
         del result
         for ended in step.ends:
             values.pop(ended, None)
+
+    def _recomputes(self, node: fx.Node) -> bool:
+        """Whether a node of the backward graph computes again what the forward did."""
+        restored = getattr(node.target, "_name", "") == HAS_STATE
+        return self._is_backward and (restored or node.meta.get(PARTITION) == FORWARD_PART)
 
     def _fused(self, step: Step, values: dict[fx.Node, Any]) -> Any:
         """Buffers for what a fused kernel returns."""

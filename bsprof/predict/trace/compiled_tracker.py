@@ -23,19 +23,24 @@ class CompiledTracker(StreamTracker):
 
     _told: int | None = None
     _is_watching = True
-    _in_graph = False
+    _graph: dict[str, bool] | None = None
 
     @contextmanager
-    def as_module(self, index: int | None) -> Iterator[None]:
-        """While inside, a compiled graph runs, and belongs to that module; None leaves the module
-        to be found out."""
-        before, self._told = self._told, index
-        outside, self._in_graph = self._in_graph, True
+    def as_node(self, module: int | None, *, recomputes: bool) -> Iterator[None]:
+        """While inside, a node of a compiled graph runs.
+
+        Args:
+            module: Whose it is; None leaves that to be found out.
+            recomputes: Whether it computes again in a backward graph what the forward did.
+        """
+        before = self._told, self._graph
+        self._told, self._graph = module, {"compiled": True}
+        if recomputes:
+            self._graph["recomputed"] = True
         try:
             yield
         finally:
-            self._told = before
-            self._in_graph = outside
+            self._told, self._graph = before
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:
@@ -98,8 +103,8 @@ class CompiledTracker(StreamTracker):
         recomputing: bool,
     ) -> None:
         super()._note(plan, args, kwargs, result, recomputing)
-        if self._in_graph:
-            self._recorder.operators[-1][-1]["compiled"] = True
+        if self._graph is not None:
+            self._recorder.operators[-1][-1].update(self._graph)
 
     def _turn(self) -> bool:
         recomputing = super()._turn()
