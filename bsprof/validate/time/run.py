@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bsprof.errors import UnknownDevice
 from bsprof.predict.roofline import Roofline
 from bsprof.records import DeviceSpec
 from bsprof.records.calibration import Calibration
 from bsprof.validate.kept import KeptTraces
+from bsprof.validate.time.cases import TimeCase
 from bsprof.validate.time.collect import TimeCollected
-from bsprof.validate.time.groups import Group, grouped
+from bsprof.validate.time.groups import Group, device_of, grouped
 from bsprof.validate.time.outcomes import TimeOutcome, TimeUnpredicted
 from bsprof.validate.time.predict import TimePredictor
 from bsprof.validate.time.validation import TimeValidation
@@ -33,9 +35,9 @@ def validate(
         left_out_gpu: The device that these have not seen.
         on_group: Called before each group of cases, with its number from 0 and how many there are.
     """
-    groups = grouped(collected.cases)
+    known, failed = _of_known_devices(collected.cases)
+    groups = grouped(known)
     outcomes: list[TimeOutcome] = []
-    failed: list[TimeUnpredicted] = []
     stopped = False
 
     def roofline_of(device: DeviceSpec) -> Roofline:
@@ -58,3 +60,19 @@ def validate(
         left_out_gpu=left_out_gpu,
         stopped=stopped,
     )
+
+
+def _of_known_devices(
+    cases: Sequence[TimeCase],
+) -> tuple[list[TimeCase], list[TimeUnpredicted]]:
+    """Cases of devices of the catalogue, and those of others."""
+    known: list[TimeCase] = []
+    lost: list[TimeUnpredicted] = []
+    for case in cases:
+        try:
+            device_of(case)
+        except UnknownDevice as error:
+            lost.append(TimeUnpredicted(case=case, reason=error.doing))
+        else:
+            known.append(case)
+    return known, lost

@@ -118,6 +118,12 @@ def test_a_model_that_cannot_be_traced_counts_as_missing(tmp_path, calibration):
     assert (done.share().hits, done.share().count) == (0, 1)
 
 
+def test_a_device_of_no_catalogue_is_told(tmp_path, calibration):
+    collected = TimeCollected(cases=(case(8, device="rtx-1"),), skipped=(), assumptions={})
+    done = validate(collected, tmp_path, calibration=calibration)
+    assert "rtx-1" in done.failed[0].reason
+
+
 def test_ranks_take_longer_than_one_and_share_out_the_optimizer(tmp_path, calibration):
     several = {"world_size": 4, "parallel": "fsdp", "device": "a100-80gb-sxm"}
     found = predicted(
