@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bsprof.accounting.work import Work
+from bsprof.predict.cost.compiled_loss import with_compiled_loss
 from bsprof.predict.cost.multipliers import Multipliers
 from bsprof.predict.cost.works import Costs
 from bsprof.predict.module_groups import pattern_of
@@ -112,7 +113,11 @@ class StepCosts:
 
 
 def steady_costs(
-    stream: Stream, compute_capability: tuple[int, int] | None, precision: Precision
+    stream: Stream,
+    compute_capability: tuple[int, int] | None,
+    precision: Precision,
+    *,
+    compiled_loss: bool = False,
 ) -> StepCosts:
     """The last update of a traced run: its first micro-step, what later ones add, its end.
 
@@ -120,6 +125,8 @@ def steady_costs(
         stream: Traced with the semantics of the device that it is priced for.
         compute_capability: Of that device; None where it is not one of NVIDIA's.
         precision: Of the workload.
+        compiled_loss: Whether the loss is computed within what is compiled, as where a model
+            returns it; a workload's own loss runs outside. Without effect on an eager run.
     """
     multipliers = Multipliers(compute_capability=compute_capability, precision=precision)
     costs = Costs(multipliers, stream.events)
@@ -128,6 +135,8 @@ def steady_costs(
     if zeroing:
         moved = {id(op) for op in zeroing}
         first = [op for op in first if id(op) not in moved]
+    if compiled_loss:
+        first, later = with_compiled_loss(first), with_compiled_loss(later)
     collected = _Collected(stream.module_names, costs)
     passes = collected.passes(first)
     accumulation = Part()
