@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -52,6 +53,8 @@ class TimeCase:
         software: Generation of software whose rules apply.
         protocol: How the source's loop is put together; its last window is what is priced.
         machine: Rows of one machine with one host share it; empty is the source and the device.
+        ceilings: FLOP/s of the largest products that this very machine multiplied, by compute type,
+            where the source has them: they stand for what is known of other machines.
         set_name: Of the scored sets; empty for one of the other files.
         grouped_apart: Whether models that turn out to have grouped convolutions (more than one
             channel a group) go to the set `<set_name>-grouped`.
@@ -82,6 +85,7 @@ class TimeCase:
     software: Software = field(default_factory=Software)
     protocol: Protocol = field(default_factory=lambda: Protocol(windows=(1, 1)))
     machine: str = ""
+    ceilings: Mapping[str, float] = field(default_factory=dict)
     set_name: str = ""
     grouped_apart: bool = False
     attention_kernel: str = ""

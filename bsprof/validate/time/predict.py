@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bsprof.accounting.work import WorkClass
@@ -24,7 +24,7 @@ from bsprof.validate.time.gmacs import other_network
 from bsprof.validate.time.groups import Group, device_of
 from bsprof.validate.time.outcomes import TimeOutcome, TimeUnpredicted
 
-RooflineOf = Callable[[DeviceSpec], Roofline]
+RooflineOf = Callable[[DeviceSpec, Mapping[str, float]], Roofline]
 
 _ATTENTION = (WorkClass.ATTENTION_FORWARD, WorkClass.ATTENTION_BACKWARD)
 
@@ -48,13 +48,13 @@ class TimePredictor:
 
     Args:
         worker: Traces; it decides what is kept for the next run.
-        roofline_of: The roofline of a device.
+        roofline_of: The roofline of a device, or of one whose ceilings were measured.
     """
 
     def __init__(self, worker: TraceWorker, roofline_of: RooflineOf) -> None:
         self._worker = worker
         self._roofline_of = roofline_of
-        self._rooflines: dict[str, Roofline] = {}
+        self._rooflines: dict[tuple[str, str], Roofline] = {}
 
     def predict(
         self,
@@ -135,9 +135,10 @@ class TimePredictor:
             cudnn_benchmark=case.spec.cudnn_benchmark,
             precision=case.spec.precision,
         )
-        roofline = self._rooflines.get(device.name)
+        machine = device.name, case.machine if case.ceilings else ""
+        roofline = self._rooflines.get(machine)
         if roofline is None:
-            roofline = self._rooflines[device.name] = self._roofline_of(device)
+            roofline = self._rooflines[machine] = self._roofline_of(device, case.ceilings)
         return TimeModel(
             lambda _size: costs,
             stream_at or _no_stream,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bsprof.errors import UnknownDevice
+from bsprof.hardware.calibration import shipped_calibration
 from bsprof.predict.roofline import Roofline
 from bsprof.records import DeviceSpec
 from bsprof.records.calibration import Calibration
@@ -13,6 +14,7 @@ from bsprof.validate.kept import KeptTraces
 from bsprof.validate.time.cases import TimeCase
 from bsprof.validate.time.collect import TimeCollected
 from bsprof.validate.time.groups import Group, device_of, grouped
+from bsprof.validate.time.machines import of_machine
 from bsprof.validate.time.outcomes import TimeOutcome, TimeUnpredicted
 from bsprof.validate.time.predict import TimePredictor
 from bsprof.validate.time.validation import TimeValidation
@@ -39,9 +41,10 @@ def validate(
     groups = grouped(known)
     outcomes: list[TimeOutcome] = []
     stopped = False
+    coefficients = shipped_calibration() if calibration is None else calibration
 
-    def roofline_of(device: DeviceSpec) -> Roofline:
-        return Roofline.of(device, calibration)
+    def roofline_of(device: DeviceSpec, ceilings: Mapping[str, float]) -> Roofline:
+        return Roofline.of(device, of_machine(coefficients, device.name, ceilings))
 
     with KeptTraces(cache) as worker:
         predictor = TimePredictor(worker, roofline_of)

@@ -99,6 +99,20 @@ def test_the_smallest_forward_pass_of_a_machine_tells_the_hosts_time():
     assert told == [False, False, True, False, False, True]
 
 
+def test_a_machine_multiplies_as_fast_as_in_its_own_notebook():
+    square = {**LAYER, "op": "matmul_square", "batch": "", "seq_len": "", "tflops": "600"}
+    found = read(
+        layers,
+        square,
+        {**square, "tflops": "400"},
+        {**square, "dtype": "float32", "tflops": "900"},
+        LAYER,
+        {**LAYER, "gpu": "RTX4090"},
+    )
+    cases = [case for case in found if isinstance(case, TimeCase)]
+    assert [case.ceilings for case in cases] == [{"fp16": 600e12}, {}]
+
+
 def test_a_layer_in_half_precision():
     forward, both = read(layers, LAYER, {**LAYER, "pass": "fwd+bwd"})
     assert forward.spec.precision is Precision.FP16

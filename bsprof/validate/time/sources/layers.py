@@ -9,7 +9,7 @@ device multiplies.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bsprof.predict.software import software_of
@@ -55,14 +55,29 @@ def read(rows: Sequence[Row], folder: Path) -> list[TimeCase | Skipped]:  # noqa
             tokens = (batch * length, row.name)
             smallest[_machine(row)] = min(smallest.get(_machine(row), tokens), tokens)
     calibrating = {name for _, name in smallest.values()}
-    return [_case(row, calibrates=row.name in calibrating) for row in rows]
+    ceilings = _ceilings(rows)
+    return [
+        _case(row, ceilings.get(_machine(row), {}), calibrates=row.name in calibrating)
+        for row in rows
+    ]
+
+
+def _ceilings(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """FLOP/s of each machine's fastest square product in the layers' precision."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        teraflops = row.number("tflops")
+        if row.text("op") == "matmul_square" and row.text("dtype") == "float16" and teraflops:
+            known = found.setdefault(_machine(row), {"fp16": 0.0})
+            known["fp16"] = max(known["fp16"], teraflops * 1e12)
+    return found
 
 
 def _machine(row: Row) -> str:
     return f"{row.text('gpu')} {row.text('env')}, {row.text('source').split()[0]}"
 
 
-def _case(row: Row, *, calibrates: bool) -> TimeCase | Skipped:
+def _case(row: Row, ceilings: Mapping[str, float], *, calibrates: bool) -> TimeCase | Skipped:
     op, gpu, passes = row.text("op"), row.text("gpu"), row.text("pass")
     batch, length = row.count("batch"), row.count("seq_len")
     microseconds = row.number("latency_us")
@@ -100,6 +115,7 @@ def _case(row: Row, *, calibrates: bool) -> TimeCase | Skipped:
         quantity=TimeQuantity.MICRO_STEP if backward else TimeQuantity.FORWARD,
         software=software_of(torch=torch[1]),
         machine=machine,
+        ceilings=ceilings,
         set_name=_SCORED.get(device, ""),
         sweep=f"{machine} {layer} {passes} {length}",
         published_gmacs=(flops / 2e9 / batch,) if flops and not backward else (),
