@@ -43,7 +43,7 @@ class _Rules:
         calls = self._calls
         works = [
             self._product(kind, (data, weight, out), call.hardware_flops, calls),
-            *self._layouts(data, out),
+            *self._layouts((data,), (out,)),
         ]
         if len(call.operator.inputs) > 2 and not given.is_depthwise:
             # `Convolution.cpp`, `_convolution`: the bias is added in place after cuDNN.
@@ -62,12 +62,12 @@ class _Rules:
         if mask[0]:
             kind = WorkClass.CONVOLUTION_FORWARD if given.transposed else WorkClass.CONVOLUTION_DATA
             works += [self._product(kind, (out, weight, data), flops, calls)]
-            works += self._layouts(out, data)
+            works += self._layouts((out,), (data,))
             calls = 0
         if mask[1]:
             kind = WorkClass.CONVOLUTION_WEIGHT
             works += [self._product(kind, (out, data, weight), flops, calls)]
-            works += self._layouts(data, out)
+            works += self._layouts((data, out), ())
             calls = 0
         if len(mask) > 2 and mask[2]:
             # `Convolution.cpp`, `convolution_backward`: a sum over samples and places.
@@ -118,22 +118,25 @@ class _Rules:
             return places, outer, inner
         return outer, inner, places
 
-    def _layouts(self, read: Operand, written: Operand) -> list[Work]:
+    def _layouts(self, read: tuple[Operand, ...], written: tuple[Operand, ...]) -> list[Work]:
         """Copies between layouts around one kernel: of what it reads, and what it writes.
 
         Tensor cores multiply channels-last tiles: cuDNN turns an NCHW operand and turns the result
-        back. 1 x 1 kernels in 32 bit are plain products, which take either layout. Where the
-        operands are to lie with channels last and one does not, torch copies that one.
+        back; on Volta and Turing the kernel itself writes NCHW (`..._nhwc2nchw_...`, of which
+        nvprof shows as many as convolutions, and no copy of an output: tensorflow#15897). 1 x 1
+        kernels in 32 bit are plain products, which take either layout. Where the operands are to
+        lie with channels last and one does not, torch copies that one. Weights are small.
         """
         given = self._convolution
         if given.is_depthwise or self._is_laid_out:
             return []
         if given.channels_last:
-            copied = [o for o in copied_operands(given, backward=True) if o in (read, written)]
+            around = (*read, *written)
+            copied = [o for o in copied_operands(given, backward=True) if o in around]
         elif not self._on_tensor_cores or (self._compute == "tf32" and given.is_pointwise):
             copied = []
         else:
-            copied = [read, written]
+            copied = [*read, *(() if self._call.multipliers.turns_results else written)]
         return [self._copy(operand) for operand in copied]
 
     @property

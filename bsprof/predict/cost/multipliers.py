@@ -38,6 +38,11 @@ class Multipliers:
         """Whether 16-bit products run on them."""
         return self.compute_capability is not None and self.compute_capability >= FIRST_TENSOR_CORES
 
+    @property
+    def turns_results(self) -> bool:
+        """Whether cuDNN's kernels on tensor cores write NCHW themselves: Volta's and Turing's."""
+        return self.has_tensor_cores and not self.has_tf32
+
     @staticmethod
     def stored(operand: Operand) -> str:
         """Of work that multiplies nothing."""
