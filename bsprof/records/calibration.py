@@ -59,12 +59,14 @@ class LawTerms:
         rows: Measurements of just this family behind them; 0 where all is inherited.
         devices: Catalogue names of the devices measured, sorted.
         inherited_from: Family whose coefficients they were drawn to; empty for the root.
+        like: Law that they were taken from where nothing of their own was measured; else empty.
     """
 
     terms: Mapping[str, Coefficient]
     rows: int = 0
     devices: tuple[str, ...] = ()
     inherited_from: str = ""
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,8 @@ class DeviceCalibration:
         host_backward_call_s: The same in a backward pass, where no Python runs.
         step_s: Host seconds per update that belong to no operator.
         laws: Coefficients of this very device, by law.
+        law_scales: Measured over predicted time of this device, by law: what its family's terms
+            and its ceilings leave.
         machine_scale: Measured over predicted time on this machine; 1 where not measured.
         machine_spread: 1 sigma of log time between machines with this device; None where unknown.
         sources: Sentences for people: what was measured, where and when.
@@ -131,6 +135,7 @@ class DeviceCalibration:
     host_backward_call_s: Coefficient | None = None
     step_s: Coefficient | None = None
     laws: Mapping[str, LawTerms] = field(default_factory=dict)
+    law_scales: Mapping[str, Coefficient] = field(default_factory=dict)
     machine_scale: Coefficient = field(default_factory=lambda: Coefficient(value=1.0))
     machine_spread: float | None = None
     sources: tuple[str, ...] = ()

@@ -35,7 +35,8 @@ def log_errors(
     for row in rows:
         roofline = rooflines.get(row.device)
         if roofline is None:
-            roofline = rooflines[row.device] = Roofline.of(specs[row.device], calibration)
+            roofline = Roofline.of(specs[row.device], calibration, isolated=True)
+            rooflines[row.device] = roofline
         law = law_name(row.work)
         seconds = roofline.seconds(row.work) + floors_s.get((law, row.source), 0.0)
         error = math.log(seconds / row.seconds)

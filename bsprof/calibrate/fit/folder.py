@@ -6,18 +6,29 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bsprof.calibrate.fit.evaluate import quantile
 from bsprof.calibrate.fit.expected import facts_of, without_laws
-from bsprof.calibrate.fit.law_fit import LawFit, fit_law
+from bsprof.calibrate.fit.kin import KIN, Kin, order, taken_over
+from bsprof.calibrate.fit.law_fit import DeviceFacts, LawFit, fit_law
 from bsprof.calibrate.fit.measurements import Measurements, read_measurements
 from bsprof.calibrate.fit.rows import KernelRow, by_law
+from bsprof.calibrate.fit.sources.attention import backward_of
 from bsprof.calibrate.fit.sources.table import thinned
 from bsprof.hardware.catalogue import devices as catalogue
-from bsprof.predict.roofline.groups import LAWS
-from bsprof.records.calibration import Calibration, LawTerms, Residual
+from bsprof.predict.roofline.families import ROOT, line_of
+from bsprof.predict.roofline.groups import EXPECTED_DEPARTURES, LAWS, law_name
+from bsprof.predict.roofline.limits import Limits
+from bsprof.predict.roofline.shape import shape_of
+from bsprof.records.calibration import (
+    Calibration,
+    Coefficient,
+    DeviceCalibration,
+    LawTerms,
+    Residual,
+)
 
 MOST_ROWS = 900
 """Rows of one source that a law is fitted to; more change nothing but the time it takes."""
@@ -52,38 +63,128 @@ def fit_folder(folder: Path, leave_out: Collection[str] = ()) -> Calibration:
 
 
 def fit_measurements(measurements: Measurements, *, only: Collection[str] | None = None) -> Fitted:
-    """Ceilings, launch floors and laws.
+    """Ceilings, launch floors and laws; laws without rows take over those of their kin.
 
     Args:
         measurements: Read from a folder.
-        only: Laws to fit; None fits all that have rows.
+        only: Laws to fit, with all that they are like; None fits all.
     """
     specs = {device.name: device for device in catalogue()}
     base = without_laws(measurements, specs)
-    facts = {
-        name: facts_of(specs[name], base)
-        for name in sorted({row.device for row in measurements.rows})
-    }
-    laws: dict[str, dict[str, LawTerms]] = {}
-    residuals: list[Residual] = []
-    floors: dict[tuple[str, str], float] = {}
-    for law, rows in by_law(measurements.rows).items():
-        if only is not None and law not in only:
-            continue
-        rows = _some(rows)
-        fit = fit_law(LAWS[law], rows, facts)
-        for family, terms in fit.terms.items():
-            laws.setdefault(family, {})[law] = terms
-        residuals += _residuals(law, rows, fit)
-        floors |= {(law, source): floor for source, floor in fit.floors.items()}
+    facts = {name: facts_of(specs[name], base) for name in sorted(specs)}
+    work = _Laws(facts=facts)
+    rows = by_law(measurements.rows)
+    for law in order(LAWS):
+        if only is None or law in wanted(only):
+            backward = [
+                backward_of(row, work.seconds(row))
+                for row in measurements.both_passes
+                if law == law_name(row.work).replace("forward", "backward")
+            ]
+            work.add(law, _some([*rows.get(law, []), *backward]))
     families = {
-        name: dataclasses.replace(family, laws=laws.get(name, {}))
+        name: dataclasses.replace(family, laws=work.terms.get(name, {}))
         for name, family in base.families.items()
     }
+    devices = {
+        name: dataclasses.replace(
+            base.devices.get(name, DeviceCalibration(device=name)),
+            law_scales=work.scales.get(name, {}),
+        )
+        for name in sorted(set(base.devices) | set(work.scales))
+    }
     calibration = dataclasses.replace(
-        base, families=families, residuals=tuple(residuals), files=measurements.files
+        base,
+        families=families,
+        devices=devices,
+        residuals=tuple(work.residuals),
+        files=measurements.files,
     )
-    return Fitted(calibration=calibration, floors_s=floors)
+    return Fitted(calibration=calibration, floors_s=work.floors)
+
+
+@dataclass(slots=True)
+class _Laws:
+    """Laws fitted so far: terms by family and law, scales by device and law."""
+
+    facts: Mapping[str, DeviceFacts]
+    terms: dict[str, dict[str, LawTerms]] = field(default_factory=dict)
+    scales: dict[str, dict[str, Coefficient]] = field(default_factory=dict)
+    residuals: list[Residual] = field(default_factory=list)
+    floors: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def add(self, law: str, rows: Sequence[KernelRow]) -> None:
+        """Fit a law to its rows, or take over what its kin has."""
+        kin = KIN.get(law)
+        like = {} if kin is None else self._like(law, kin)
+        if not rows:
+            for family, terms in like.items():
+                self.terms.setdefault(family, {})[law] = terms
+            return
+        prior = _widened(like[ROOT].terms) if ROOT in like else None
+        departures = {
+            family: terms for (name, family), terms in EXPECTED_DEPARTURES.items() if name == law
+        }
+        fit = fit_law(LAWS[law], rows, self.facts, prior=prior, departures=departures)
+        for family, terms in (like | dict(fit.terms)).items():
+            self.terms.setdefault(family, {})[law] = terms
+        for device, scale in fit.device_scales.items():
+            self.scales.setdefault(device, {})[law] = scale
+        self.residuals += _residuals(law, rows, fit)
+        self.floors |= {(law, source): floor for source, floor in fit.floors.items()}
+
+    def seconds(self, row: KernelRow) -> float:
+        """Seconds of a row's work by its law, which is fitted already, on its device."""
+        law, facts = law_name(row.work), self.facts[row.device]
+        terms = next(
+            self.terms[family][law].terms
+            for family in line_of(facts.family)
+            if law in self.terms.get(family, {})
+        )
+        scale = self.scales.get(row.device, {}).get(law)
+        parts = LAWS[law].parts(
+            shape_of(row.work),
+            Limits(
+                flops_per_s=facts.flops_per_s[row.work.compute],
+                bytes_per_s=facts.bytes_per_s,
+                l2_bytes=facts.l2_bytes,
+                units=facts.units,
+            ),
+            {name: term.value for name, term in terms.items()},
+        )
+        total = float(parts.total_s) + row.work.launches * facts.launch_s
+        return total * (1.0 if scale is None else scale.value)
+
+    def _like(self, law: str, kin: Kin) -> dict[str, LawTerms]:
+        found = {}
+        for family, laws in self.terms.items():
+            if kin.law in laws:
+                source = laws[kin.law]
+                found[family] = LawTerms(
+                    terms=taken_over(law, kin, source),
+                    inherited_from=source.inherited_from,
+                    like=kin.law,
+                )
+        return found
+
+
+def _widened(terms: Mapping[str, Coefficient]) -> dict[str, Coefficient]:
+    """Terms of a kin as a prior: no surer than laws of one kind resemble each other."""
+    return {
+        name: Coefficient(value=c.value, error=max(c.error, 0.25 * c.value))
+        for name, c in terms.items()
+    }
+
+
+def wanted(laws: Collection[str]) -> set[str]:
+    """The laws, and all that they are like."""
+    found = set(laws)
+    for law in laws:
+        while law in KIN:
+            law = KIN[law].law
+            found.add(law)
+    forward = [law.replace("backward", "forward") for law in found if law.startswith("attention")]
+    return found | set(forward)
 
 
 def _some(rows: Sequence[KernelRow]) -> list[KernelRow]:

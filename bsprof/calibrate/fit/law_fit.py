@@ -8,6 +8,7 @@ slow machine does not bend the shape, and where its times hold a host's cost, a 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,17 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-SOURCE_SPREAD = 0.10
+SOURCE_SPREAD = 0.08
 """1 sigma of the logarithm of a source's scale, before data: machines with the same device differ
 by 7 % (A100) to 20 % (H100)."""
+DEVICE_SPREAD = 0.10
+"""The same of a device's: some throttle, some have ceilings that no kernel of theirs reaches."""
+COPIED = 0.1
+"""Expected part of the copies that a source may hold that it really holds."""
+COPY_SHARE = 0.7
+"""Of the bandwidth that copies inside a measured time reach."""
+SHORT_S = 40e-6
+"""Shorter kernels weigh less, by the square root: steps are made of the longer ones."""
 FLOOR_S = 10e-6
 """Expected fixed cost of a source whose times hold one; it may well be three times that."""
 FLOOR_SPREAD = 1.0
@@ -63,13 +72,15 @@ class LawFit:
 
     Attributes:
         terms: By family that has rows, and the root: all terms, departures added up.
+        device_scales: By device: measured over predicted time.
         source_scales: By source: log of measured over predicted time, its error.
         floors: By source that holds a fixed cost: seconds.
         residuals: log(predicted / measured) of the rows, in their order, with source scales.
-        unscaled: The same without source scales; with floors.
+        unscaled: The same without source scales; with device scales and floors.
     """
 
     terms: Mapping[str, LawTerms]
+    device_scales: Mapping[str, Coefficient]
     source_scales: Mapping[str, tuple[float, float]]
     floors: Mapping[str, float]
     residuals: FloatArray
@@ -85,6 +96,7 @@ class _Problem:
         rows: Sequence[KernelRow],
         devices: Mapping[str, DeviceFacts],
         prior: Mapping[str, Coefficient] | None,
+        departures: Mapping[str, Mapping[str, float]],
     ) -> None:
         import numpy as np
 
@@ -110,13 +122,26 @@ class _Problem:
         ).reshape(len(rows), len(self.families))
         self.sources = sorted({row.source for row in rows})
         self.source = np.array([self.sources.index(row.source) for row in rows])
+        self.devices = sorted({row.device for row in rows})
+        self.device = np.array([self.devices.index(row.device) for row in rows])
+        self.extra = np.array(
+            [r.extra_bytes / (COPY_SHARE * f.bytes_per_s) for f, r in zip(facts, rows, strict=True)]
+        )
         self.floored = sorted({row.source for row in rows if row.has_floor})
         self.floor = np.array([self.floored.index(r.source) if r.has_floor else -1 for r in rows])
         self.low = np.log([law.terms[name].low for name in self.names])
         self.high = np.log([law.terms[name].high for name in self.names])
-        self._priors(prior)
+        self.copying = sorted({row.source for row in rows if row.extra_bytes})
+        self.copies = np.array(
+            [self.copying.index(r.source) if r.extra_bytes else -1 for r in rows]
+        )
+        self._priors(prior, departures)
 
-    def _priors(self, prior: Mapping[str, Coefficient] | None) -> None:
+    def _priors(
+        self,
+        prior: Mapping[str, Coefficient] | None,
+        departures: Mapping[str, Mapping[str, float]],
+    ) -> None:
         import numpy as np
 
         terms = self.law.terms
@@ -133,41 +158,52 @@ class _Problem:
         self.prior = np.concatenate(
             [
                 centre,
-                np.zeros(len(self.families) * len(self.names) + len(self.sources)),
+                [
+                    math.log(departures.get(family, {}).get(name, 1.0))
+                    for family in self.families
+                    for name in self.names
+                ],
+                np.zeros(len(self.devices) + len(self.sources)),
                 np.full(len(self.floored), math.log(FLOOR_S)),
+                np.full(len(self.copying), math.log(COPIED)),
             ]
         )
         self.spread = np.concatenate(
             [
                 spread,
                 np.tile(transfer, len(self.families)),
+                np.full(len(self.devices), DEVICE_SPREAD),
                 np.full(len(self.sources), SOURCE_SPREAD),
                 np.full(len(self.floored), FLOOR_SPREAD),
+                np.full(len(self.copying), 1.5),
             ]
         )
 
-    def split(self, place: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Root terms, departures (families, terms), source scales, floors; all logarithms."""
-        t, f, s = len(self.names), len(self.families), len(self.sources)
-        return (
-            place[:t],
-            place[t : t + f * t].reshape(f, t),
-            place[t + f * t : t + f * t + s],
-            place[t + f * t + s :],
-        )
+    def split(self, place: FloatArray) -> list[FloatArray]:
+        """Root terms, departures (families, terms), scales of devices and sources, floors, copies.
+
+        All are logarithms.
+        """
+        t, f = len(self.names), len(self.families)
+        sizes = (t, f * t, len(self.devices), len(self.sources), len(self.floored))
+        ends = tuple(itertools.accumulate(sizes))
+        parts = [place[a:b] for a, b in zip((0, *ends), (*ends, len(place)), strict=True)]
+        parts[1] = parts[1].reshape(f, t)
+        return parts
 
     def model(self, place: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Residuals log(predicted / measured) and their Jacobian."""
         import numpy as np
 
-        root, departures, scales, floors = self.split(place)
+        root, departures, device_scales, scales, floors, copies = self.split(place)
         logs = root[None, :] + self.member @ departures
         inside = (logs > self.low) & (logs < self.high)
         logs = np.clip(logs, self.low, self.high)
         own = self._seconds(logs)
-        scale = np.exp(scales[self.source])
+        scale = np.exp(scales[self.source] + device_scales[self.device])
         floor = np.where(self.floor >= 0, np.exp(np.append(floors, 0.0)[self.floor]), 0.0)
-        total = own * scale + floor
+        extra = np.exp(np.append(copies, 0.0)[self.copies]) * self.extra
+        total = own * scale + floor + extra
         by_term = np.empty((len(total), len(self.names)))
         for i in range(len(self.names)):
             moved = logs.copy()
@@ -178,12 +214,19 @@ class _Problem:
         by_family = (self.member[:, :, None] * by_term[:, None, :]).reshape(
             rows, f * len(self.names)
         )
+        by_device = np.zeros((rows, len(self.devices)))
+        by_device[np.arange(rows), self.device] = own * scale / total
         by_scale = np.zeros((rows, len(self.sources)))
         by_scale[np.arange(rows), self.source] = own * scale / total
         by_floor = np.zeros((rows, len(self.floored)))
         has = self.floor >= 0
         by_floor[np.flatnonzero(has), self.floor[has]] = floor[has] / total[has]
-        jacobian = np.concatenate([by_term, by_family, by_scale, by_floor], axis=1)
+        by_copies = np.zeros((rows, len(self.copying)))
+        has = self.copies >= 0
+        by_copies[np.flatnonzero(has), self.copies[has]] = extra[has] / total[has]
+        jacobian = np.concatenate(
+            [by_term, by_family, by_device, by_scale, by_floor, by_copies], axis=1
+        )
         return np.log(total) - self.measured, jacobian
 
     def _seconds(self, logs: FloatArray) -> FloatArray:
@@ -201,6 +244,7 @@ def fit_law(
     devices: Mapping[str, DeviceFacts],
     *,
     prior: Mapping[str, Coefficient] | None = None,
+    departures: Mapping[str, Mapping[str, float]] | None = None,
     source_rows: float = SOURCE_ROWS,
 ) -> LawFit:
     """A law fitted to rows, all of which follow it.
@@ -210,14 +254,16 @@ def fit_law(
         rows: At least one.
         devices: Facts of every device that the rows name.
         prior: Expected terms with their errors; None takes the law's own.
+        departures: Expected factors between a family and its relative, by family and term.
         source_rows: See `SOURCE_ROWS`.
     """
     import numpy as np
 
-    problem = _Problem(law, rows, devices, prior)
+    problem = _Problem(law, rows, devices, prior, departures or {})
     groups = [(row.device, row.source) for row in rows]
     counts = {group: groups.count(group) for group in set(groups)}
     weights = np.array([min(1.0, source_rows / counts[group]) for group in groups])
+    weights *= np.sqrt([min(1.0, row.seconds / SHORT_S) for row in rows])
     solution = solve(problem.model, weights, problem.prior, problem.spread)
     return _answer(problem, solution, rows, devices)
 
@@ -230,7 +276,7 @@ def _answer(
 ) -> LawFit:
     import numpy as np
 
-    root, departures, scales, floors = problem.split(solution.parameters)
+    root, departures, device_scales, scales, floors, _copies = problem.split(solution.parameters)
     count = len(problem.names)
     found: dict[str, LawTerms] = {}
     measured: dict[str, set[str]] = {}
@@ -248,11 +294,11 @@ def _answer(
         variance = sum(
             (np.diag(solution.covariance[a, b]) for a in places for b in places), np.zeros(count)
         )
-        errors = np.sqrt(np.maximum(variance, 0.0))
+        of_terms = np.sqrt(np.maximum(variance, 0.0))
         found[family] = LawTerms(
             terms={
                 name: Coefficient(
-                    value=float(math.exp(logs[i])), error=float(math.exp(logs[i]) * errors[i])
+                    value=float(math.exp(logs[i])), error=float(math.exp(logs[i]) * of_terms[i])
                 )
                 for i, name in enumerate(problem.names)
             },
@@ -260,11 +306,13 @@ def _answer(
             devices=tuple(sorted(measured.get(family, ()))),
             inherited_from=line_of(family)[1] if family != ROOT else "",
         )
-    offset = count * (1 + len(problem.families))
+    first = count * (1 + len(problem.families))
+    offset = first + len(problem.devices)
+    errors = np.sqrt(np.diag(solution.covariance))
     source_scales = {
         name: (
             float(scales[i]),
-            float(math.sqrt(solution.covariance[offset + i, offset + i])),
+            float(errors[offset + i]),
         )
         for i, name in enumerate(problem.sources)
     }
@@ -273,6 +321,13 @@ def _answer(
     unscaled, _jacobian = problem.model(zero_scales)
     return LawFit(
         terms=found,
+        device_scales={
+            name: Coefficient(
+                value=math.exp(device_scales[i]),
+                error=math.exp(device_scales[i]) * float(errors[first + i]),
+            )
+            for i, name in enumerate(problem.devices)
+        },
         source_scales=source_scales,
         floors={name: math.exp(floors[i]) for i, name in enumerate(problem.floored)},
         residuals=solution.residuals,

@@ -50,12 +50,14 @@ class Measurements:
 
     Attributes:
         rows: Kernels.
+        both_passes: Attention whose times hold forward and backward; works are the forward ones.
         maxima: Published ceilings; `rows` add their own.
         floors: Launch floors by device.
         files: Provenance.
     """
 
     rows: tuple[KernelRow, ...]
+    both_passes: tuple[KernelRow, ...]
     maxima: tuple[Maximum, ...]
     floors: Mapping[str, float]
     files: tuple[InputFile, ...]
@@ -65,6 +67,7 @@ class Measurements:
         gone = left_out_devices(names)
         return Measurements(
             rows=tuple(row for row in self.rows if row.device not in gone),
+            both_passes=tuple(row for row in self.both_passes if row.device not in gone),
             maxima=tuple(m for m in self.maxima if m.device not in gone),
             floors={name: floor for name, floor in self.floors.items() if name not in gone},
             files=self.files,
@@ -99,7 +102,11 @@ def read_measurements(folder: Path) -> Measurements:
         for name, count in sorted(counts.items())
     )
     return Measurements(
-        rows=tuple(rows), maxima=tuple(maxima), floors=launch_floors(folder), files=files
+        rows=tuple(rows),
+        both_passes=tuple(attention.both_passes(folder)),
+        maxima=tuple(maxima),
+        floors=launch_floors(folder),
+        files=files,
     )
 
 

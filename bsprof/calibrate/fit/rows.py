@@ -27,6 +27,7 @@ class KernelRow:
         device: Catalogue name.
         source: File and machine: rows of one source share a scale.
         has_floor: Whether the source's times hold a fixed cost of their own (host, timing).
+        extra_bytes: Moved besides, in copies that the time holds and the work does not.
     """
 
     work: Work
@@ -34,6 +35,7 @@ class KernelRow:
     device: str
     source: str
     has_floor: bool = False
+    extra_bytes: int = 0
 
 
 def by_law(rows: Sequence[KernelRow]) -> dict[str, list[KernelRow]]:

@@ -15,6 +15,7 @@ from bsprof.calibrate.fit.evaluate import (
     root_mean_square,
 )
 from bsprof.calibrate.fit.folder import Fitted, fit_measurements
+from bsprof.calibrate.fit.kin import KIN, order
 from bsprof.calibrate.fit.measurements import Measurements
 from bsprof.calibrate.fit.rows import KernelRow
 from bsprof.calibrate.fit.sources.table import thinned
@@ -37,13 +38,16 @@ def with_spreads(measurements: Measurements, fitted: Fitted) -> Calibration:
     """The fitted calibration with spreads, and with what fits without each device make of it."""
     specs = {device.name: device for device in catalogue()}
     rows = _judged(measurements.rows)
-    by_device = _left_out(measurements, fitted, rows, specs, lambda name: name)
-    by_family = _left_out(measurements, fitted, rows, specs, lambda name: family_of(specs[name]))
+    known: dict[frozenset[str], Calibration] = {}
+    by_device = _left_out(measurements, fitted, rows, specs, lambda name: name, known)
+    by_family = _left_out(
+        measurements, fitted, rows, specs, lambda name: family_of(specs[name]), known
+    )
     residuals = tuple(_completed(r, by_device) for r in fitted.calibration.residuals)
     spreads = Spreads(
-        measured=_by_law(_source_biases(fitted.calibration.residuals), _PRIOR),
-        unmeasured=_by_law(_biases(by_device), _PRIOR) | {"": _UNKNOWN},
-        foreign=_by_law(_biases(by_family), _FOREIGN_PRIOR) | {"": _UNKNOWN},
+        measured=_with_kin(_by_law(_source_biases(fitted.calibration.residuals), _PRIOR)),
+        unmeasured=_with_kin(_by_law(_biases(by_device), _PRIOR)),
+        foreign=_with_kin(_by_law(_biases(by_family), _FOREIGN_PRIOR)),
         machine=_machine(fitted.calibration.residuals),
     )
     return dataclasses.replace(fitted.calibration, residuals=residuals, spreads=spreads)
@@ -62,17 +66,29 @@ def _left_out(
     rows: Sequence[KernelRow],
     specs: Mapping[str, DeviceSpec],
     group_of: Callable[[str], str],
+    known: dict[frozenset[str], Calibration],
 ) -> dict[Group, list[float]]:
-    """log(predicted / measured) by fits without the group that a device belongs to."""
+    """log(predicted / measured) by fits without the group that a device belongs to.
+
+    Args:
+        measurements: All of them.
+        fitted: To all of them; the fixed costs of sources are taken from it.
+        rows: To predict.
+        specs: Devices by name.
+        group_of: From a device's name to what is left out with it.
+        known: Fits by what was left out of them; added to.
+    """
     found: dict[Group, list[float]] = {}
     groups = sorted({group_of(row.device) for row in rows})
     for group in groups:
         gone = [name for name in specs if group_of(name) == group]
         own = [row for row in rows if row.device in gone]
         laws = {law_name(row.work) for row in own}
-        kept = measurements.without(gone)
-        refitted = fit_measurements(kept, only=laws).calibration
-        found |= log_errors(own, refitted, specs, fitted.floors_s)
+        measured = frozenset(row.device for row in own)
+        if measured not in known:
+            kept = measurements.without(gone)
+            known[measured] = fit_measurements(kept, only=laws).calibration
+        found |= log_errors(own, known[measured], specs, fitted.floors_s)
     return found
 
 
@@ -113,6 +129,17 @@ def _by_law(biases: Mapping[str, Sequence[float]], prior: float) -> dict[str, fl
     return {
         law: root_mean_square(biases[law], prior=prior) for law in sorted(LAWS) if law in biases
     }
+
+
+def _with_kin(spreads: Mapping[str, float]) -> dict[str, float]:
+    """Spreads of all laws: of those without measurements from the laws that they are like."""
+    found = dict(spreads)
+    for law in order(LAWS):
+        if law not in found:
+            kin = KIN.get(law)
+            near = found.get(kin.law, _UNKNOWN) if kin is not None else _UNKNOWN
+            found[law] = math.hypot(near, kin.spread if kin is not None else 0.0)
+    return dict(sorted(found.items()))
 
 
 def _machine(residuals: Sequence[Residual]) -> float:

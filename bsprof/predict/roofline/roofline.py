@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -9,23 +10,46 @@ from bsprof.accounting.work import Work, WorkClass
 from bsprof.hardware.calibration import shipped_calibration
 from bsprof.predict.roofline.ceilings import bandwidth_ceiling, compute_ceiling, launch_floor
 from bsprof.predict.roofline.families import ROOT, family_of, line_of
-from bsprof.predict.roofline.groups import LAWS, law_name
+from bsprof.predict.roofline.groups import LAWS, MULTIPLIERS, law_name
 from bsprof.predict.roofline.laws import Parts
 from bsprof.predict.roofline.limits import Limits
 from bsprof.predict.roofline.shape import shape_of
 from bsprof.records import DeviceSpec, Regime
-from bsprof.records.calibration import Calibration, Ceiling, Coefficient, DeviceCalibration
+from bsprof.records.calibration import (
+    Calibration,
+    Ceiling,
+    Coefficient,
+    DeviceCalibration,
+    LawTerms,
+)
 
 _SMALL_CACHE_BYTES = 4 * 2**20
 """Second-level cache of a device whose data sheet does not say."""
+_UNKNOWN_SPREAD = 0.35
+_SHAPE_SPREAD = 0.08
+"""1 sigma of the logarithm that shapes add between devices of a family whose ceilings are known;
+heuristic: what is left of the fits without a device where its ceiling turned out right."""
+_STEP_GAIN = 1.0
+"""Most that the second-level cache gives within a step. A benchmark that repeats one kernel on the
+same data finds up to six times the memory's rate; in a step other work has passed through, and
+what is written reaches memory all the same, so that at most the reads are saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Law:
-    """A law with the numbers of this device: terms, and whether any were measured on its family."""
+    """A law with the numbers of this device.
+
+    Attributes:
+        terms: By name.
+        inherited_from: Family whose measurements they are; None where those of the device's own.
+        scale: Measured over predicted time of this device.
+        like: Law that they are taken from, where it is another; else empty.
+    """
 
     terms: Mapping[str, float]
     inherited_from: str | None
+    scale: float
+    like: str
 
 
 class Roofline:
@@ -38,8 +62,11 @@ class Roofline:
         provenance: Sentences: what was measured, what is taken from other devices.
     """
 
-    def __init__(self, device: DeviceSpec, calibration: Calibration) -> None:
+    def __init__(
+        self, device: DeviceSpec, calibration: Calibration, *, isolated: bool = False
+    ) -> None:
         self.device = device
+        self._most_gain = math.inf if isolated else _STEP_GAIN
         self._calibration = calibration
         self._own = calibration.devices.get(device.name, DeviceCalibration(device=device.name))
         self._family = family_of(device)
@@ -56,28 +83,45 @@ class Roofline:
         self.machine_spread = calibration.spreads.machine if spread is None else spread
 
     @classmethod
-    def of(cls, device: DeviceSpec, calibration: Calibration | None = None) -> Roofline:
+    def of(
+        cls,
+        device: DeviceSpec,
+        calibration: Calibration | None = None,
+        *,
+        isolated: bool = False,
+    ) -> Roofline:
         """The roofline of a device.
 
         Args:
             device: Of the catalogue, or the user's own.
             calibration: None takes the shipped one with the user's device files over it.
+            isolated: Seconds of one kernel repeated on its own, as benchmarks do, not of kernels
+                within a step.
 
         Raises:
             CalibrationError: a calibration file cannot be understood.
         """
-        return cls(device, shipped_calibration() if calibration is None else calibration)
+        known = shipped_calibration() if calibration is None else calibration
+        if device.kind == "cpu":
+            from bsprof.predict.roofline.processor import ProcessorRoofline
+
+            return ProcessorRoofline(device, known)
+        return cls(device, known, isolated=isolated)
 
     def seconds(self, work: Work) -> float:
         """Device seconds of a work, the launch floor of its kernels included."""
-        total = self.parts(work).total_s if work.flops or work.bytes else 0.0
-        return self._scale * (float(total) + work.launches * self._launch.value)
+        name = law_name(work)
+        total = float(self._parts(work, name).total_s) if work.flops or work.bytes else 0.0
+        scale = self._scale * self._law(name).scale
+        return scale * (total + work.launches * self._launch.value)
 
     def parts(self, work: Work) -> Parts:
         """What those seconds are spent on, launches left out."""
-        name = law_name(work)
-        law = self._law(name)
-        return LAWS[name].parts(shape_of(work), self._limits_of(work.compute), law.terms)
+        return self._parts(work, law_name(work))
+
+    def _parts(self, work: Work, name: str) -> Parts:
+        limits = self._limits_of(work.compute)
+        return LAWS[name].parts(shape_of(work), limits, self._law(name).terms)
 
     def bound(self, work: Work) -> Regime:
         """Which resource binds a work."""
@@ -114,22 +158,31 @@ class Roofline:
         call = self._own.host_call_s or self._calibration.host.host_call_s
         return min(1.0, call.error / call.value)
 
-    def spread(self, work_class: WorkClass) -> float:
+    def spread(self, work_class: WorkClass, compute: str | None = None) -> float:
         """1 sigma of log(measured / predicted) of a class as a whole on a device like this.
 
         Systematic: it does not shrink with the number of works.
+
+        Args:
+            work_class: The class.
+            compute: Compute type of its works; None takes the worst of all types.
         """
         names = [n for n in LAWS if n == work_class.value or n.startswith(f"{work_class.value}/")]
+        multipliers = MULTIPLIERS.get(compute or "", "")
+        names = [n for n in names if n.endswith(f"/{multipliers}")] or names
+        return max((self._spread(name) for name in names), default=_UNKNOWN_SPREAD)
+
+    def _spread(self, name: str) -> float:
         spreads = self._calibration.spreads
-        worst = 0.0
-        for name in names:
-            table = spreads.foreign
-            if self._is_measured(name):
-                table = spreads.measured
-            elif self._law(name).inherited_from is None:
-                table = spreads.unmeasured
-            worst = max(worst, table.get(name, table.get("", 0.3)))
-        return worst or spreads.foreign.get("", 0.3)
+        measured = spreads.measured.get(name, _UNKNOWN_SPREAD)
+        if self._is_measured(name):
+            return measured
+        is_relative = self._law(name).inherited_from is None
+        found = (spreads.unmeasured if is_relative else spreads.foreign).get(name, _UNKNOWN_SPREAD)
+        if self._own.flops_per_s and self._own.bandwidth_bytes_per_s is not None and is_relative:
+            # Its ceilings were measured, of which the fits without a device know nothing.
+            found = min(found, math.hypot(measured, _SHAPE_SPREAD))
+        return found
 
     @property
     def provenance(self) -> tuple[str, ...]:
@@ -155,11 +208,20 @@ class Roofline:
         return "shapes not measured on this family are taken from " + "; ".join(parts)
 
     def _is_measured(self, name: str) -> bool:
+        """Whether the law, or the one that it is like, was measured on this very device."""
         if name in self._own.laws:
             return True
-        family = self._calibration.families.get(self._family)
-        law = family.laws.get(name) if family is not None else None
-        return law is not None and self.device.name in law.devices
+        if self._family not in self._calibration.families:
+            return False
+        return self.device.name in self._basis(self._family, name).devices
+
+    def _basis(self, family: str, name: str) -> LawTerms:
+        """The terms of a family's law, or of the law that these were taken from."""
+        laws = self._calibration.families[family].laws
+        found = laws.get(name, LawTerms(terms={}))
+        while not found.rows and found.like in laws:
+            found = laws[found.like]
+        return found
 
     def _law(self, name: str) -> _Law:
         found = self._laws.get(name)
@@ -171,13 +233,15 @@ class Roofline:
         """Terms from the root to the device, the nearest winning; defaults where there are none."""
         values = {key: term.default for key, term in LAWS[name].terms.items()}
         donor: str | None = ROOT
+        like = ""
         for family in reversed(line_of(self._family)):
             known = self._calibration.families.get(family)
             law = known.laws.get(name) if known is not None else None
             if law is None:
                 continue
             values |= {k: c.value for k, c in law.terms.items() if k in values}
-            if law.rows:
+            like = law.like
+            if self._basis(family, name).rows:
                 donor = family
         if donor == self._family and donor != ROOT:
             donor = None
@@ -185,7 +249,15 @@ class Roofline:
         if own is not None:
             values |= {k: c.value for k, c in own.terms.items() if k in values}
             donor = None if own.rows else donor
-        return _Law(terms=values, inherited_from=donor)
+        if "cache_gain" in values:
+            values["cache_gain"] = min(values["cache_gain"], self._most_gain)
+        scale = self._own.law_scales.get(name) or self._own.law_scales.get(like)
+        return _Law(
+            terms=values,
+            inherited_from=donor,
+            scale=1.0 if scale is None else scale.value,
+            like=like,
+        )
 
     def _limits_of(self, compute: str) -> Limits:
         found = self._limits.get(compute)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bsprof.accounting.work import Work
+from bsprof.accounting.work import Work, WorkClass
 
 MANY = 1e18
 """Stands for rows and columns that are not known: their effects vanish."""
 
+_HEAD_STEP = 32
 _WIDEST_ALIGNMENT = {"bf16": 8, "fp16": 8, "tf32": 4}
 """Elements in the 16 bytes that tensor cores want leading dimensions to be multiples of (the
 cuBLAS documentation, and `autoheuristic_padmm_a100`)."""
@@ -21,11 +22,14 @@ class Shape:
 
     Attributes:
         flops, bytes, m, n, k, batch, rows, columns: As in `Work`; `MANY` where not known.
-        area: Pixels of a convolution's kernel.
-        stride: Of a convolution.
+        known_columns: 1 where columns are known, else 0.
+        window: 1 where a convolution's kernel has more than one pixel, else 0.
+        winograd: 1 where its kernel has nine and is moved by one, else 0.
+        strided: 1 where it is moved by more, else 0.
         causal: 1 or 0.
-        misaligned: 1 where a leading dimension is odd, 0.5 where it is even but no multiple of
-            16 bytes, else 0.
+        filled_head: k, filled up to the multiple of 32 that attention kernels are made for.
+        misaligned: 1 where a leading dimension (of a convolution: channels) is odd, 0.5 where it
+            is even but no multiple of 16 bytes, else 0.
     """
 
     flops: Any
@@ -36,9 +40,12 @@ class Shape:
     batch: Any
     rows: Any
     columns: Any
-    area: Any
-    stride: Any
+    known_columns: Any
+    window: Any
+    winograd: Any
+    strided: Any
     causal: Any
+    filled_head: Any
     misaligned: Any
 
 
@@ -56,16 +63,31 @@ def shape_of(work: Work) -> Shape:
         batch=float(max(1, work.batch)),
         rows=float(work.rows) or MANY,
         columns=float(work.columns) or MANY,
-        area=float(work.kernel_area),
-        stride=float(work.stride),
+        known_columns=float(work.columns > 0),
+        window=float(work.kernel_area > 1),
+        winograd=float(work.kernel_area == 9 and work.stride == 1),
+        strided=float(work.stride > 1),
         causal=float(work.causal),
+        filled_head=float(-(-work.k // _HEAD_STEP) * _HEAD_STEP),
         misaligned=_misaligned(work),
     )
 
 
+def _leading(work: Work) -> tuple[int, ...]:
+    """Sizes whose multiples matter: of the inner dimensions, for a convolution of its channels."""
+    area = max(1, work.kernel_area)
+    if work.work_class is WorkClass.CONVOLUTION_FORWARD:
+        return work.n, work.k // area
+    if work.work_class is WorkClass.CONVOLUTION_DATA:
+        return work.n // area, work.k
+    if work.work_class is WorkClass.CONVOLUTION_WEIGHT:
+        return work.m // area, work.n
+    return work.n, work.k
+
+
 def _misaligned(work: Work) -> float:
     multiple = _WIDEST_ALIGNMENT.get(work.compute, 1)
-    sizes = [size for size in (work.n, work.k) if size > 1]
+    sizes = [size for size in _leading(work) if size > 1]
     if all(size % multiple == 0 for size in sizes):
         return 0.0
     return 1.0 if any(size % 2 for size in sizes) else 0.5

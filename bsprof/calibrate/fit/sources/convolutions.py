@@ -10,7 +10,7 @@ from bsprof.accounting.work import Work, WorkClass
 from bsprof.calibrate.fit.names import CATALOGUE_NAMES, COMPUTE
 from bsprof.calibrate.fit.rows import KernelRow
 from bsprof.calibrate.fit.sources.table import Line, lines_of, whole
-from bsprof.calibrate.fit.works import convolution
+from bsprof.calibrate.fit.works import ITEM_BYTES, convolution
 
 _DEEPBENCH_PASSES = {
     "conv_fwd": WorkClass.CONVOLUTION_FORWARD,
@@ -58,7 +58,12 @@ def deepbench(folder: Path) -> Iterator[KernelRow]:
         if device is None or compute is None or direction is None:
             continue
         width, height = (_outputs(line, axis) for axis in "wh")
+        inputs = whole(line["batch"]) * whole(line["c_in"]) * whole(line["w"]) * whole(line["h"])
+        outputs = whole(line["batch"]) * whole(line["c_out"]) * width * height
+        # Tensor cores take channels last; its data have them first and are copied inside.
+        copied = 2 * ITEM_BYTES[compute] * (inputs + outputs) if compute == "fp16" else 0
         yield KernelRow(
+            extra_bytes=copied,
             work=convolution(
                 direction,
                 compute,

@@ -4,13 +4,14 @@ Every formula uses arithmetic alone, so that it takes numbers (one work) or arra
 """
 
 from bsprof.predict.roofline.laws.attention import AttentionLaw
-from bsprof.predict.roofline.laws.contraction import ContractionLaw
+from bsprof.predict.roofline.laws.contraction import ContractionLaw, ConvolutionLaw
 from bsprof.predict.roofline.laws.law import Law, Parts, Term, cached_bandwidth
 from bsprof.predict.roofline.laws.traffic import TrafficLaw
 
 __all__ = [
     "AttentionLaw",
     "ContractionLaw",
+    "ConvolutionLaw",
     "Law",
     "Parts",
     "Term",

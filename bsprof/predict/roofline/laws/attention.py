@@ -20,8 +20,8 @@ def attention_terms(share: float) -> Mapping[str, Term]:
         "share": Term(default=share, low=0.03, high=1.1, spread=0.3, transfer=0.15),
         "bandwidth_share": Term(default=0.7, low=0.2, high=1.1, spread=0.3, transfer=0.1),
         "head": Term(default=15.0, low=0.5, high=300.0, spread=0.8, transfer=0.4),
-        "queries": Term(default=30.0, low=0.5, high=1000.0, spread=0.8, transfer=0.4),
-        "keys": Term(default=100.0, low=1.0, high=3000.0, spread=0.8, transfer=0.4),
+        "queries": Term(default=80.0, low=0.5, high=1000.0, spread=0.8, transfer=0.4),
+        "keys": Term(default=80.0, low=1.0, high=3000.0, spread=0.8, transfer=0.4),
         "chain": Term(default=1.0, low=0.05, high=8.0, spread=0.7, transfer=0.4),
         "causal": Term(default=1.0, low=0.1, high=6.0, spread=0.5, transfer=0.3),
         "overlap": Term(default=2.0, low=1.0, high=6.0, spread=0.3, transfer=0.2),
@@ -33,10 +33,10 @@ def attention_terms(share: float) -> Mapping[str, Term]:
 class AttentionLaw:
     """Attention of m queries to n keys with heads of size k, `batch` times.
 
-    Work = products * 2 m n k batch, of which causal masks leave (1 + causal * 128/n) / 2, at most
-    all; compute = work / (share * ceiling) * (1 + head/k) * (1 + queries/m) * (1 + keys/n);
-    chain = what one multiprocessor needs for 128 queries, `chain` times; traffic and total as for
-    matrix products.
+    Work = products * 2 m n k batch, k filled up to a multiple of 32, of which a causal mask leaves
+    1 - 1/2 / (1 + causal * 128/n); compute = work / (share * ceiling) * (1 + head/k)
+    * sqrt(1 + (queries/m)^2) * sqrt(1 + (keys/n)^2); chain = what one multiprocessor needs for 128
+    queries, `chain` times; traffic and total as for matrix products.
 
     Attributes:
         products: Matrix products of m x n x k: 2 forward; 5 backward, the scores once more.
@@ -50,11 +50,11 @@ class AttentionLaw:
         rate = terms["share"] * limits.flops_per_s
         diagonal = terms["causal"] * BLOCK / shape.n
         left = 1.0 - 0.5 * shape.causal / (1.0 + diagonal)
-        one_row = self.products * 2.0 * shape.n * shape.k * left / rate
+        one_row = self.products * 2.0 * shape.n * shape.filled_head * left / rate
         filled = (
             (1.0 + terms["head"] / shape.k)
-            * (1.0 + terms["queries"] / shape.m)
-            * (1.0 + terms["keys"] / shape.n)
+            * (1.0 + (terms["queries"] / shape.m) ** 2) ** 0.5
+            * (1.0 + (terms["keys"] / shape.n) ** 2) ** 0.5
         )
         compute = one_row * shape.m * shape.batch * filled
         chain = terms["chain"] * one_row * BLOCK * limits.units

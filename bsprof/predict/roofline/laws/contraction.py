@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bsprof.predict.roofline.laws.law import (
@@ -23,7 +23,7 @@ TILE = 128.0
 def contraction_terms(share: float) -> Mapping[str, Term]:
     """Terms of a class whose large works reach about so much of the ceiling of matmuls."""
     return {
-        "share": Term(default=share, low=0.05, high=1.1, spread=0.25, transfer=0.08),
+        "share": Term(default=share, low=0.05, high=1.1, spread=0.25, transfer=0.04),
         "bandwidth_share": Term(default=0.85, low=0.2, high=1.1, spread=0.2, transfer=0.1),
         "edge": Term(default=8.0, low=0.1, high=200.0, spread=1.0, transfer=0.5),
         "depth": Term(default=40.0, low=1.0, high=500.0, spread=0.7, transfer=0.4),
@@ -65,3 +65,39 @@ class ContractionLaw:
         setup = terms["setup_us"] * MICROSECOND
         total = setup + (compute**q + traffic**q + chain**q) ** (1.0 / q)
         return Parts(compute_s=compute, traffic_s=traffic, latency_s=setup + chain, total_s=total)
+
+
+def convolution_terms(share: float, *, winograd: float) -> Mapping[str, Term]:
+    """Terms of one pass of a convolution.
+
+    Args:
+        share: Expected, as in `contraction_terms`.
+        winograd: Expected ratio of multiplications that 3 x 3 kernels are computed with; 1 where
+            tensor cores compute them directly.
+    """
+    return {
+        **contraction_terms(share),
+        "share": Term(default=share, low=0.05, high=1.1, spread=0.3, transfer=0.08),
+        "winograd": Term(default=winograd, low=1.0, high=2.25, spread=0.25, transfer=0.15),
+        "window": Term(default=0.1, low=0.005, high=3.0, spread=1.0, transfer=0.4),
+        "strided": Term(default=0.2, low=0.005, high=4.0, spread=1.0, transfer=0.4),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionLaw:
+    """The product that a pass of a convolution is: `ContractionLaw`, whose compute is multiplied by
+
+    (1 + window) for kernels of more than one pixel, whose inputs are gathered,
+    (1 + strided) for those moved by more than one,
+    1 / winograd for 3 x 3 moved by one: fewer multiplications (Winograd, at most 2.25 times fewer).
+    """
+
+    terms: Mapping[str, Term] = field(default_factory=lambda: convolution_terms(0.7, winograd=1.05))
+    product: ContractionLaw = field(default_factory=ContractionLaw)
+
+    def parts(self, shape: Shape, limits: Limits, terms: Mapping[str, Any]) -> Parts:
+        """See `Law`."""
+        factor = (1.0 + terms["window"] * shape.window) * (1.0 + terms["strided"] * shape.strided)
+        factor = factor / (1.0 + (terms["winograd"] - 1.0) * shape.winograd)
+        return self.product.parts(replace(shape, flops=shape.flops * factor), limits, terms)

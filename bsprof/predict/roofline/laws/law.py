@@ -71,7 +71,7 @@ MICROSECOND = 1e-6
 def cached_bandwidth(traffic: Any, limits: Limits, terms: Mapping[str, Any]) -> Any:
     """Factor on bandwidth of work that moves so many bytes: 1 far above the cache's size.
 
-    1 + gain / (1 + (bytes / (share * cache))^4): time still grows with bytes everywhere.
+    1 + gain / (1 + (bytes / (share * cache))^8): time still grows with bytes everywhere.
     """
-    filled = traffic / (terms["cache_share"] * limits.l2_bytes)
+    filled = (traffic / (terms["cache_share"] * limits.l2_bytes)) ** 2
     return 1.0 + terms["cache_gain"] / (1.0 + filled**4)

@@ -28,12 +28,25 @@ def traffic_terms(share: float, *, spread: float = 0.3) -> Mapping[str, Term]:
     }
 
 
+LONG = 4096.0
+"""Columns from which a kernel no longer keeps a row to itself and reads it again."""
+
+
+def row_terms(share: float, *, long_rows: float = 0.1) -> Mapping[str, Term]:
+    """Terms of a class that works row by row; `long_rows` as expected of it."""
+    return {
+        **traffic_terms(share),
+        "long_rows": Term(default=long_rows, low=0.001, high=3.0, spread=1.0, transfer=0.4),
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficLaw:
     """Bytes over bandwidth.
 
     traffic = bytes / (share * bandwidth), faster within the cache,
               * (1 + few_rows * units/rows) * (1 + short_rows/columns) where both are known
+              * (1 + long_rows / (1 + (4096/columns)^2)), for laws that have that term
     total   = setup + traffic
     """
 
@@ -46,6 +59,9 @@ class TrafficLaw:
         few = 1.0 + terms["few_rows"] * limits.units / shape.rows
         short = 1.0 + terms["short_rows"] / shape.columns
         traffic = traffic * few * short
+        if "long_rows" in terms:
+            long = shape.known_columns / (1.0 + (LONG / shape.columns) ** 2)
+            traffic = traffic * (1.0 + terms["long_rows"] * long)
         setup = terms["setup_us"] * MICROSECOND
         none = 0.0 * traffic
         return Parts(
