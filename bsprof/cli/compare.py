@@ -102,16 +102,17 @@ def command(
     debug: Debug = False,
     color: Color = "auto",
 ) -> None:
-    """Compare profiles, or devices that need not be here, side by side.
+    """Compare profiles, or devices that need not be here.
 
-    Which is the fastest and by how much, what differs, and the best micro-batch of each; with
-    --model, of predictions for each --device, and with --price which is the cheapest.
+    Side by side: which is the fastest and by how much, what differs, and the best micro-batch of
+    each; with --model, of predictions for each --device, and with --price which is the cheapest.
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli.choice import chosen_profile
     from bsprof.cli.output import STDOUT, check_output, write_output
     from bsprof.cli.report import format_of
     from bsprof.recommend.compare import compare_profiles
+    from bsprof.recommend.ranking import refuse_useless_prices
     from bsprof.records import DEFAULT_HEADROOM
     from bsprof.units import parse_share_or_bytes
 
@@ -142,13 +143,17 @@ def command(
             compile_model=compile_model,
             channels_last=channels_last,
         )
-        chosen = [chosen_profile(terminal, name) for name in profiles or ()]
-        if not device:
+        devices = foretelling.devices_of(device or ())
+        if not devices or len(devices) + len(profiles or ()) < 2:
             raise UsageError(
-                f"no device to predict {model} for",
-                next_step="name at least two with --device, as `bsprof devices` lists them",
+                f"a comparison needs at least two devices to predict {model} for",
+                found=devices[0].name if devices else "none",
+                next_step="name them with --device, as `bsprof devices` lists them, or add a "
+                "stored profile",
             )
-        chosen += foretelling.predicted(terminal, asked, device, world_size=world_size or 1)
+        chosen = [chosen_profile(terminal, name) for name in profiles or ()]
+        refuse_useless_prices(prices, devices, [profile for _, profile in chosen])
+        chosen += foretelling.predicted(terminal, asked, devices, world_size=world_size or 1)
     comparison = compare_profiles(
         chosen,
         target_batch=target_batch,

@@ -12,7 +12,7 @@ from bsprof.cli.exits import Exit
 from bsprof.cli.options import on_command_line
 from bsprof.cli.terminal import Terminal
 from bsprof.errors import UsageError
-from bsprof.records import Profile, WorkloadSpec
+from bsprof.records import DeviceSpec, Profile, WorkloadSpec
 
 Precision = Annotated[
     str | None,
@@ -99,39 +99,64 @@ def refuse_without_model(ctx: typer.Context, model: str | None) -> None:
     Raises:
         UsageError: one was given as a flag, and no model.
     """
+    if model is None:
+        refuse_where_stored(ctx)
+
+
+def refuse_where_stored(ctx: typer.Context) -> None:
+    """Refuse the same options where the answer is read from a stored profile.
+
+    Raises:
+        UsageError: one was given as a flag.
+    """
     given = [name for name in NAMES if on_command_line(ctx, name)]
-    if given and model is None:
+    if given:
         option = "--" + given[0].removesuffix("_model").replace("_", "-")
         raise UsageError(
             f"{option} has no effect on a stored profile",
-            next_step="name what to predict with --model and --device, or leave it out",
+            next_step="name what to predict with --model, and with --device one of `bsprof "
+            "devices`; or leave it out",
         )
 
 
+def devices_of(names: Sequence[str]) -> tuple[DeviceSpec, ...]:
+    """The devices to predict for, each once.
+
+    Raises:
+        UnknownDevice: a name that is none of the catalogue's.
+        UsageError: a device that no prediction can be made for.
+    """
+    from bsprof.cli.predicting import wanted
+
+    return wanted(names, predict=True).devices
+
+
 def predicted(
-    terminal: Terminal, asked: Asked, names: Sequence[str], *, world_size: int
+    terminal: Terminal, asked: Asked, devices: Sequence[DeviceSpec], *, world_size: int
 ) -> list[tuple[str, Profile]]:
     """Predicted profiles of devices, kept in the store, with their names there.
 
     Args:
-        names: Of the catalogue.
         world_size: Data-parallel ranks, joined as by DistributedDataParallel.
 
     Raises:
-        UnknownDevice: a name that is none of the catalogue's.
         UsageError, WorkloadError: as `bsprof sweep`.
+        OutputError: the store cannot be written to.
     """
-    from bsprof.cli.predicting import wanted
+    from bsprof.cli.output import check_folder
     from bsprof.cli.progress import progress
     from bsprof.predict.sweep import predict_sweeps
     from bsprof.store import profile_path, store_folder
+    from bsprof.workloads.names import check_model
 
-    devices = wanted(names, predict=True).devices
     store = store_folder()
+    check_folder(store, f"cannot write to the store {store}")
+    spec = asked.spec()
+    check_model(spec.model)
     try:
         with progress(terminal) as listener:
             profiles = predict_sweeps(
-                asked.spec(), devices, world_size=world_size, store=store, on_event=listener
+                spec, devices, world_size=world_size, store=store, on_event=listener
             )
     except KeyboardInterrupt:
         terminal.urgent("interrupted; a prediction keeps nothing until it is whole")

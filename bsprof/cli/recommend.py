@@ -164,12 +164,19 @@ def _profile(
     possible = asked is not None and foretelling.is_of_catalogue(device)
     if possible and on_command_line(ctx, *foretelling.NAMES):
         return _predicted(terminal, asked, device, world_size)
+    foretelling.refuse_where_stored(ctx)
     try:
         return chosen_profile(terminal, named, model=model, device=device)
-    except ProfileNotFound:
-        if not possible:
+    except ProfileNotFound as missing:
+        if possible:
+            return _predicted(terminal, asked, device, world_size)
+        if model is None:
             raise
-        return _predicted(terminal, asked, device, world_size)
+        raise ProfileNotFound(
+            missing.doing,
+            found=missing.found,
+            next_step="sweep it, or name with --device one of `bsprof devices` to predict it for",
+        ) from None
 
 
 def _predicted(
@@ -177,7 +184,8 @@ def _predicted(
 ) -> tuple[str, Profile]:
     assert asked is not None
     assert device is not None
-    [found] = foretelling.predicted(terminal, asked, [device], world_size=world_size)
+    devices = foretelling.devices_of([device])
+    [found] = foretelling.predicted(terminal, asked, devices, world_size=world_size)
     return found
 
 

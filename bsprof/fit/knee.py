@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bsprof.fit.samples import median_quantity, spread_of_outcomes
+from bsprof.fit.worlds import micro_step_worlds
 from bsprof.records.fit import Saturation
 from bsprof.records.point import Point
 from bsprof.records.quantity import Quantity
@@ -68,8 +69,7 @@ def throughput_shape(points: Sequence[Point], *, knee_share: float = KNEE_SHARE)
     if not 0 < knee_share < 1:
         raise ValueError(f"the knee share lies between 0 and 1, not {knee_share}")
     shape = _shape(_told_apart(points), knee_share)
-    worlds = _world_rates(points)
-    knees = [k.value for k in (_shape(r, knee_share).knee for r in worlds) if k is not None]
+    knees = [_knee_of_world(rates, knee_share) for rates in _world_rates(points)]
     if shape.knee is None or not knees:
         return shape
     spread = spread_of_outcomes(shape.knee.value, knees)
@@ -77,6 +77,12 @@ def throughput_shape(points: Sequence[Point], *, knee_share: float = KNEE_SHARE)
         shape.knee.value, min(shape.knee.low, spread.low), max(shape.knee.high, spread.high)
     )
     return ThroughputShape(saturation=shape.saturation, knee=widened)
+
+
+def _knee_of_world(rates: Sequence[Rate], knee_share: float) -> float:
+    """The knee in one world; the largest size where throughput still rises at it."""
+    knee = _shape(rates, knee_share).knee
+    return float(rates[-1].size) if knee is None else knee.value
 
 
 def _shape(rates: Sequence[Rate], knee_share: float) -> ThroughputShape:
@@ -112,24 +118,18 @@ def _told_apart(points: Sequence[Point]) -> tuple[Rate, ...]:
 
 
 def _is_predicted(size: int, points: Sequence[Point]) -> bool:
-    return any(p.micro_batch_size == size and _worlds_of(p) for p in points)
-
-
-def _worlds_of(point: Point) -> Sequence[float]:
-    """Predicted seconds of a micro-step in each world; empty where it was measured."""
-    worlds = point.prediction and point.prediction.worlds
-    return worlds.micro_step_s if worlds else ()
+    return any(p.micro_batch_size == size and micro_step_worlds(p) for p in points)
 
 
 def _world_rates(points: Sequence[Point]) -> list[tuple[Rate, ...]]:
     """The rates in each world; none unless all usable points have the same number of them."""
     usable = sorted((p for p in points if p.is_ok and p.micro_step_s), key=_size)
-    counts = {len(_worlds_of(p)) for p in usable}
+    counts = {len(micro_step_worlds(p)) for p in usable}
     if len(counts) != 1:
         return []
     return [
         tuple(
-            Rate(size=p.micro_batch_size, seconds=_worlds_of(p)[i], error=_FLOOR_ERROR)
+            Rate(size=p.micro_batch_size, seconds=micro_step_worlds(p)[i], error=_FLOOR_ERROR)
             for p in usable
         )
         for i in range(counts.pop())

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bsprof.errors import FitError
 from bsprof.fit.memory import fit_memory, largest_that_fits
 from bsprof.fit.samples import PAIRED_FROM, TIE_SHARE, paired_difference
+from bsprof.fit.worlds import excess_per_sample
 from bsprof.measure import schedule
 from bsprof.records import Point, Quantity, Target
 
@@ -114,6 +115,9 @@ def _most_used(point: Point) -> float:
 
 
 def _is_tied(point: Point, fastest: Point) -> bool:
+    predicted = excess_per_sample(point, fastest)
+    if predicted is not None:
+        return predicted.high <= TIE_SHARE
     a, b = point.timing, fastest.timing
     if a is None or b is None:
         return False

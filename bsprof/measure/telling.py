@@ -30,7 +30,12 @@ def _predicted(point: Point) -> str:
         return verdict
     used = point.device_used_bytes
     spread = f"{format_bytes(used.low)} to {format_bytes(used.high)}"
-    return f"{verdict}, {format_bytes(used.value)} used ({spread})"
+    verdict = f"{verdict}, {format_bytes(used.value)} used ({spread})"
+    if point.micro_step_s is None:
+        return verdict
+    step = point.micro_step_s
+    spread = f"{format_seconds(step.low)} to {format_seconds(step.high)}"
+    return f"{verdict}, {format_seconds(step.value)} a micro-step ({spread})"
 
 
 def build_error(spec: WorkloadSpec, trouble: Trouble) -> BsprofError:

@@ -13,7 +13,7 @@ from typing import Literal
 from bsprof.errors import MeasurementError, NoFeasibleBatch, UsageError
 from bsprof.fit.knee import knee_from_points
 from bsprof.measure.choose import best_size
-from bsprof.recommend.compare_memory import against_measured, memory_by_size
+from bsprof.recommend.by_size import against_measured, points_by_size
 from bsprof.recommend.compare_notes import notes
 from bsprof.recommend.compared import ComparedProfile, Comparison, tokens_of
 from bsprof.recommend.curve import Curve
@@ -24,7 +24,7 @@ from bsprof.recommend.ranking import (
     RankedBy,
     Ranking,
     cost_per_million,
-    price_of,
+    prices_of,
     ranking,
     rates_in_worlds,
 )
@@ -68,7 +68,8 @@ def compare_profiles(
         prices: Per hour, by device as the store or the catalogue names it: ranks by cost as well.
 
     Raises:
-        UsageError: fewer than two profiles, or a question that one of them cannot be asked.
+        UsageError: fewer than two profiles, a question that one of them cannot be asked, or a
+            price of a device that none of them is of.
     """
     if len(profiles) < 2:
         raise UsageError(
@@ -76,6 +77,7 @@ def compare_profiles(
             found=f"{len(profiles)}",
             next_step="name them, as `bsprof profiles` lists them",
         )
+    paid = prices_of(prices or {}, [profile for _, profile in profiles])
     names = labels(profiles)
     compared = []
     for label, (name, profile) in zip(names, profiles, strict=True):
@@ -107,8 +109,8 @@ def compare_profiles(
         compared = [_in_tokens(entry) for entry in compared]
     whole = target_batch is not None or target_tokens is not None
     compared = [
-        _with_worlds(entry, prices or {}, world_size if whole else 1, whole=whole)
-        for entry in compared
+        _with_worlds(entry, price, world_size if whole else 1, whole=whole)
+        for entry, price in zip(compared, paid, strict=True)
     ]
     judged = judge(compared)
     only = [profile for _, profile in profiles]
@@ -122,18 +124,18 @@ def compare_profiles(
         profiles=judged,
         differences=differences(only),
         notes=tuple(notes(judged, unit, against)),
-        memory=memory_by_size(only),
+        by_size=points_by_size(only),
         against=against,
         rankings=tuple(_rankings(judged)),
     )
 
 
 def _with_worlds(
-    entry: ComparedProfile, prices: Mapping[str, float], ranks: int, *, whole: bool
+    entry: ComparedProfile, price: float | None, ranks: int, *, whole: bool
 ) -> ComparedProfile:
     """The entry with its rate in each world and its cost."""
     if entry.rate_per_s is None or entry.plan is None:
-        return entry
+        return replace(entry, price_per_hour=price)
     trains = entry.profile.workload.mode is Mode.TRAIN
     worlds = rates_in_worlds(
         entry.profile,
@@ -143,7 +145,6 @@ def _with_worlds(
         whole_update=whole,
         with_sync=trains and ranks > 1,
     )
-    price = price_of(prices, entry.profile)
     cost = None if price is None else cost_per_million(entry.rate_per_s, worlds, price, ranks)
     return replace(entry, rate_worlds=worlds, price_per_hour=price, cost_per_million=cost)
 

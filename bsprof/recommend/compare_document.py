@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bsprof.recommend.compare_memory import AgainstMeasured, SizeMemory
+from bsprof.recommend.by_size import AgainstMeasured, SizePoints
 from bsprof.recommend.compared import ComparedProfile, Comparison
 from bsprof.recommend.ranking import Ranking
 from bsprof.records.codec import to_json
@@ -18,7 +18,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
 
     Quantities are objects with `value`, `low` and `high` (90 % interval), or null. Seconds,
     bytes and units per second throughout; `unit` says what `rate_per_s` counts. Times, rates and
-    ratios are null where no time is known (predicted memory alone).
+    ratios are null where no time is known (a profile of memory alone).
     """
     return {
         "schema": COMPARISON_SCHEMA_VERSION,
@@ -30,7 +30,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "differences": to_json(comparison.differences),
         "profiles": [_profile(entry) for entry in comparison.profiles],
         "notes": to_json(comparison.notes),
-        "memory_by_size": [_size(row) for row in comparison.memory],
+        "memory_by_size": [_size(row) for row in comparison.by_size],
         "rankings": [_ranking(comparison, r) for r in comparison.rankings],
         "predicted_against_measured": [_against(comparison, p) for p in comparison.against],
     }
@@ -48,7 +48,7 @@ def _ranking(comparison: Comparison, ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _size(row: SizeMemory) -> dict[str, Any]:
+def _size(row: SizePoints) -> dict[str, Any]:
     return {
         "micro_batch_size": row.micro_batch_size,
         "profiles": [

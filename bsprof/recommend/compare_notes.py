@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from bsprof.recommend.compare_memory import AgainstMeasured
+from bsprof.recommend.by_size import TIME_FIELD, AgainstMeasured
 from bsprof.recommend.compared import ComparedProfile, tokens_of
 from bsprof.recommend.differences import models_differ, sample_size, sources_differ
 from bsprof.recommend.wording import listing
@@ -24,13 +24,26 @@ def notes(
     profiles = [entry.profile for entry in judged]
     yield from _on_likeness(judged, profiles, unit)
     for pair in against:
-        if not pair.same_device:
+        if not pair.same_device and pair.field != TIME_FIELD:
             names = [judged[i].profile.device.name for i in (pair.predicted, pair.measured)]
             yield Note(
                 code="different-devices",
                 message=f"Memory was predicted for {names[0]} and measured on {names[1]}: context "
                 "and libraries differ.",
             )
+    origins = {profile.origin for profile in profiles}
+    if len(origins) == 1 and Origin.MEASURED not in origins:
+        yield Note(
+            code="not-measured", message=f"All numbers are {origins.pop()}; nothing was measured."
+        )
+    priced = [entry for entry in judged if entry.price_per_hour is not None]
+    if priced and len(priced) < len(judged):
+        left = listing([e.label for e in judged if e.price_per_hour is None])
+        yield Note(
+            code="no-price",
+            message=f"No price was given for {left}.",
+            hint="add --price DEVICE=AMOUNT for each to rank them by cost",
+        )
     for entry in judged:
         if entry.error is not None:
             yield Note(
@@ -38,7 +51,7 @@ def notes(
                 message=f"{entry.label}: {entry.error.doing}",
                 hint=entry.error.next_step,
             )
-        if entry.profile.origin is not Origin.MEASURED:
+        if Origin.MEASURED in origins and entry.profile.origin is not Origin.MEASURED:
             yield Note(
                 code="not-measured",
                 message=f"{entry.label}: the numbers are {entry.profile.origin}, not measured.",

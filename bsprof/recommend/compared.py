@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bsprof.errors import BsprofError
-from bsprof.recommend.compare_memory import AgainstMeasured, SizeMemory
+from bsprof.recommend.by_size import AgainstMeasured, SizePoints
 from bsprof.recommend.differences import Difference
 from bsprof.recommend.ranking import Ranking
 from bsprof.records import Note, Plan, Profile, Quantity
@@ -28,7 +28,7 @@ class ComparedProfile:
             an answer, and where no time is known.
         knee: Smallest size that reaches most of the throughput; None where it does not show.
         rate_worlds: `rate_per_s` in each world (see `bsprof.predict.scenarios`).
-        price_per_hour: Of one device; None where none was given.
+        price_per_hour: Of one device; None where none was given for it.
         cost_per_million: Of samples or tokens, as `unit` says; None without a price or a rate.
         ratio: `rate_per_s` over that of the first profile with an answer; None without both.
         verdict: The ratio as a sentence without a full stop; empty for that first profile.
@@ -64,7 +64,7 @@ class Comparison:
         profiles: In the order given, at least two.
         differences: What is not the same in all of them.
         notes: What makes the comparison unequal, or leaves something out.
-        memory: All sizes with their memory; empty where all profiles were measured.
+        by_size: All sizes with their points; empty where all profiles were measured.
         against: Predicted profiles against measured ones of the same workload.
         rankings: By time where at least two profiles have a rate; by cost where two have a cost.
     """
@@ -77,7 +77,7 @@ class Comparison:
     profiles: tuple[ComparedProfile, ...]
     differences: tuple[Difference, ...]
     notes: tuple[Note, ...]
-    memory: tuple[SizeMemory, ...] = ()
+    by_size: tuple[SizePoints, ...] = ()
     against: tuple[AgainstMeasured, ...] = ()
     rankings: tuple[Ranking, ...] = ()
 

@@ -2,7 +2,8 @@
 
 The seconds of a plan are a sum of medians that were measured, so a plan's time is kept as
 coefficients of those medians (a `Cost`). Two plans that share a measurement share its error, and
-it cancels in their difference.
+it cancels in their difference. Predicted times are summed the same way, and compared world by
+world.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Curve:
     Attributes:
         points: Usable points by micro-batch size, ascending.
         refused: Sizes with any other outcome; never run, and nothing is interpolated across one.
-        medians: Seconds of each measured part, from raw samples where they were kept.
+        medians: Seconds of each part, from raw samples where they were kept.
         samples: Those raw samples, in seconds.
         rounds: Samples of micro-steps taken in turn with other sizes: entry i of all of them
             belongs to one round.
@@ -126,7 +127,7 @@ class Curve:
                 if point.timing is not None and point.timing.race_samples_s
             },
             memory_field=next(fields, None) if points else None,
-            worlds=_worlds(points.values()),
+            worlds=_worlds(points.values(), medians),
             extra_bytes=extra_bytes,
             is_computed=profile.origin is Origin.PREDICTED,
         )
@@ -425,17 +426,19 @@ def _bends(cost: Cost) -> dict[Term, float]:
     return {t: w for t, w in cost.items() if t[0] is Part.BEND}
 
 
-def _worlds(points: Iterable[Point]) -> dict[Term, Sequence[float]]:
-    """Predicted seconds of each part in each world; nothing unless all points have them."""
+def _worlds(
+    points: Iterable[Point], medians: Mapping[Term, Quantity]
+) -> dict[Term, Sequence[float]]:
+    """Predicted seconds of each part in each world; nothing unless all have the same worlds."""
     found: dict[Term, Sequence[float]] = {}
     for point in points:
-        worlds = point.prediction and point.prediction.worlds
-        if not worlds:
+        worlds = None if point.prediction is None else point.prediction.worlds
+        if worlds is None:
             return {}
         size = point.micro_batch_size
         found[Part.MICRO_STEP, size] = worlds.micro_step_s
-        if worlds.micro_step_sync_s:
-            found[Part.SYNC_STEP, size] = worlds.micro_step_sync_s
-        if worlds.optimizer_step_s:
-            found[Part.OPTIMIZER_STEP, size] = worlds.optimizer_step_s
-    return found
+        found[Part.SYNC_STEP, size] = worlds.micro_step_sync_s
+        found[Part.OPTIMIZER_STEP, size] = worlds.optimizer_step_s
+    found = {term: row for term, row in found.items() if row}
+    alike = len({len(row) for row in found.values()}) == 1
+    return found if alike and found.keys() == medians.keys() else {}

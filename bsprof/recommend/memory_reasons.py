@@ -131,10 +131,10 @@ def _largest_at_all(ground: Ground) -> str:
 
 
 def _time(ground: Ground) -> str:
-    rule = "the largest micro-batch that fits is often not the fastest, and only measuring tells"
+    rule = "the largest micro-batch that fits is often not the fastest"
     if ground.target.objective is Objective.MEMORY:
         rule = "how much slower this is than a larger micro-batch is not known"
-    return f"Time was not {ground.found}: {rule}."
+    return f"The profile holds no time: {rule}."
 
 
 def _trust(ground: Ground) -> str:

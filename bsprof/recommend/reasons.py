@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bsprof.fit.knee import KNEE_SHARE, throughput_shape
 from bsprof.fit.samples import TIE_SHARE
+from bsprof.fit.worlds import probability
 from bsprof.recommend.candidates import Candidate, Splitting
 from bsprof.recommend.choose import MEMORY_SLOWDOWN, Choice
 from bsprof.recommend.wording import (
@@ -84,7 +85,7 @@ class Ground:
 def reasons(ground: Ground) -> tuple[str, ...]:
     """The sentences; each is about numbers of the profile and says their unit."""
     sentences = (
-        f"{what_to_run(ground)}, {_takes(ground.plan)}.",
+        f"{what_to_run(ground)}, {_takes(ground)}.",
         _why(ground),
         _throughput(ground),
         memory_sentence(ground),
@@ -143,11 +144,13 @@ def what_to_run(ground: Ground) -> str:
     return f"Run {split}: {total}"
 
 
-def _takes(plan: Plan) -> str:
+def _takes(ground: Ground) -> str:
+    plan = ground.plan
     assert plan.step_time_s is not None
     assert plan.samples_per_s is not None
+    takes = "predicted to take" if ground.is_predicted else "in"
     return (
-        f"in {with_interval(plan.step_time_s, format_seconds)}, "
+        f"{takes} {with_interval(plan.step_time_s, format_seconds)}, "
         f"{with_interval(plan.samples_per_s, format_count)} samples per second"
     )
 
@@ -200,7 +203,8 @@ def _throughput(ground: Ground) -> str:
     parts = []
     share = format_share(KNEE_SHARE)
     if shape.saturation is Saturation.FLAT:
-        parts.append(f"throughput is the same at all {ground.found} sizes, within noise")
+        noise = "" if ground.is_predicted else ", within noise"
+        parts.append(f"throughput is the same at all {ground.found} sizes{noise}")
     elif shape.saturation is Saturation.FALLING:
         parts.append("throughput is best at the smallest sizes and falls from there")
     elif shape.saturation is Saturation.RISING:
@@ -215,17 +219,30 @@ def _throughput(ground: Ground) -> str:
         )
     regime, point = ground.plan.regime, ground.profile.point(size)
     if regime in _BINDS:
-        parts.append(f"at {size} {_BINDS[regime]}{_of_peak(point)}")
+        parts.append(f"at {size} {_BINDS[regime]}{_how_much(ground, point)}")
     if not parts:
         return ""
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _of_peak(point: Point | None) -> str:
-    if point is None or point.mfu is None:
+def _how_much(ground: Ground, point: Point | None) -> str:
+    """What of the peak is reached; where the host binds, how much it needs."""
+    if point is None:
         return ""
-    return f" ({format_share(point.mfu.value)} of the device's peak FLOP/s)"
+    known = point.prediction
+    if point.regime is Regime.LAUNCH and known is not None and known.host_s is not None:
+        device_s = sum(known.seconds_by_class.values())
+        if known.host_s > device_s:
+            return (
+                f" (the host needs {format_seconds(known.host_s)} to start what the device runs in "
+                f"{format_seconds(device_s)})"
+            )
+    if point.mfu is None:
+        return ""
+    peaks = ground.profile.peaks
+    whose = "device's" if peaks is None or peaks.are_measured else "data sheet's"
+    return f" ({format_share(point.mfu.value)} of the {whose} peak FLOP/s)"
 
 
 def memory_sentence(ground: Ground) -> str:
@@ -301,6 +318,8 @@ def _trust(ground: Ground) -> str:
             f"{plan.micro_batch_size} was not {ground.found} itself, but lies between two sizes "
             "that were"
         )
+    elif ground.is_predicted:
+        state = "these times are predicted, and nothing was run"
     elif profile.origin is not Origin.MEASURED:
         state = f"these numbers are {profile.origin}, not measured on this device"
     elif plan.confirmed:
@@ -308,5 +327,30 @@ def _trust(ground: Ground) -> str:
     else:
         state = f"{plan.micro_batch_size} was measured, but not run again in a fresh process"
     assert plan.step_time_s is not None
-    width = plan.step_time_s.relative_width / 2
-    return f"How sure: {state}; the time is known to within {format_share(width)} (90 % interval)."
+    time = plan.step_time_s
+    width = max(time.high - time.value, time.value - time.low) / time.value
+    known = f"the time is known to within {format_share(width)} (90 % interval)"
+    return f"How sure: {state}; {known}.{_sureness(ground)}"
+
+
+def _sureness(ground: Ground) -> str:
+    """How likely no size that fits is clearly faster; empty where worlds do not say it."""
+    choice, curve = ground.choice, ground.splitting.curve
+    others = [c for c in choice.fitting if c is not choice.chosen and not c.interpolated]
+    if not curve.worlds or not others or ground.target.objective is Objective.MEMORY:
+        return ""
+    chosen = choice.chosen
+    mine = [s / chosen.effective_batch_size for s in curve.outcomes(chosen.cost)]
+    fastest = [
+        min(seconds)
+        for seconds in zip(
+            *([s / c.effective_batch_size for s in curve.outcomes(c.cost)] for c in others),
+            strict=True,
+        )
+    ]
+    limit = 1 + TIE_SHARE
+    sure = probability([a <= limit * b for a, b in zip(mine, fastest, strict=True)])
+    return (
+        f" Sizes err alike, so between them it is surer: with probability {format_share(sure)} no "
+        f"{ground.found} size that fits is more than {format_share(TIE_SHARE)} faster."
+    )

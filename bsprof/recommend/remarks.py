@@ -68,7 +68,9 @@ def _on_question(ground: Ground) -> Iterator[Note]:
         yield Note(
             code="time-not-known",
             message="Between the sizes that fit time decides, and none is known",
-            hint=f"measure on such a device: {measuring_command(ground.profile)}",
+            hint=f"predict it anew, with times: {sweep_command(ground.profile)}"
+            if ground.is_predicted
+            else f"measure on such a device: {measuring_command(ground.profile)}",
         )
 
 
@@ -92,8 +94,7 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
             message=f"{other} may be as good: it is expected {format_share(excess.value)} slower, "
             f"but the interval reaches {format_share(excess.high)}, and a tie is shown at "
             f"{format_share(TIE_SHARE)}; the lower expected time was taken.",
-            hint=f"{_measuring(ground)} --micro-batch-sizes {other},{size} measures both"
-            + ("" if ground.is_predicted else " again"),
+            hint=_both(ground, f"--micro-batch-sizes {other},{size}"),
             micro_batch_size=other,
         )
     if ground.choice.chosen.shapes > 1 and ground.splitting.prefer_one_shape:
@@ -109,7 +110,7 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
             code="small-piece-not-measured",
             message=f"The plan has a piece of {plural(smallest, 'sample')}, below the smallest "
             f"{ground.found} size, {curve.sizes[0]}; "
-            + ("its time is an estimate, and " if curve.is_timed else "")
+            + ("its time is extrapolated, and " if curve.is_timed else "")
             + "it is taken to need no more memory.",
             micro_batch_size=smallest,
         )
@@ -117,9 +118,11 @@ def _on_plan(ground: Ground) -> Iterator[Note]:
         yield _memory_unknown(ground)
 
 
-def _measuring(ground: Ground) -> str:
-    profile = ground.profile
-    return measuring_command(profile) if ground.is_predicted else sweep_command(profile)
+def _both(ground: Ground, sizes: str) -> str:
+    """How to measure two sizes that are too close to tell."""
+    if ground.is_predicted:
+        return f"{measuring_command(ground.profile)} {sizes} measures both on such a device"
+    return f"{sweep_command(ground.profile)} {sizes} measures both again"
 
 
 def _memory_unknown(ground: Ground) -> Note:
@@ -151,37 +154,46 @@ def _on_ranks(ground: Ground) -> Iterator[Note]:
         )
         yield Note(
             code="synchronisation-not-measured",
-            message=f"The profile was measured on one rank: the time to synchronise gradients "
-            f"between {world_size} ranks is left out of the update{memory}. Each rank is taken "
-            "to have such a device to itself.",
-            hint="time the first updates of the real run against this one",
+            message=f"The profile was {ground.found} {'for' if ground.is_predicted else 'on'} one "
+            f"rank: the time to synchronise gradients between {world_size} ranks is left out of "
+            f"the update{memory}. Each rank is taken to have such a device to itself.",
+            hint=_for_ranks(ground)
+            if ground.is_predicted
+            else "time the first updates of the real run against this one",
         )
     elif ranks != world_size:
-        what = "Synchronisation" if ground.splitting.curve.is_timed else "Memory"
+        timed = ground.splitting.curve.is_timed
+        what = "Synchronisation" if timed else "Memory"
+        what = "Time and memory" if timed and ground.is_predicted else what
         how = "measured between" if not ground.is_predicted else "predicted for"
         yield Note(
             code="other-world-size",
-            message=f"{what} was {how} {plural(ranks, 'rank')}, and the plan is for "
+            message=f"{what} {'were' if ' and ' in what else 'was'} {how} "
+            f"{plural(ranks, 'rank')}, and the plan is for "
             f"{plural(world_size, 'rank')}.",
         )
 
 
 def _memory_of_one_rank(ground: Ground) -> Note:
-    ranks, extra = ground.target.world_size, ground.splitting.curve.extra_bytes
+    extra = ground.splitting.curve.extra_bytes
     added = (
         f"{format_bytes(extra)} for communication buffers (as much as the gradients) are added"
         if extra
         else "memory for communication buffers is left out"
     )
-    again = f"--world-size {ranks} --parallel ddp"
     return Note(
         code="synchronisation-not-measured",
         message=f"Memory was {ground.found} for one rank: {added}. Each rank is taken to have such "
         "a device to itself.",
-        hint=f"{sweep_command(ground.profile)} {again} predicts it for {ranks} ranks"
-        if ground.is_predicted
-        else "",
+        hint=_for_ranks(ground) if ground.is_predicted else "",
     )
+
+
+def _for_ranks(ground: Ground) -> str:
+    """How to predict the same for the ranks that were asked about."""
+    ranks = ground.target.world_size
+    words = ("--world-size", str(ranks), "--parallel", "ddp")
+    return f"{sweep_command(ground.profile, *words)} predicts it for {ranks} ranks"
 
 
 def _on_gradient(ground: Ground) -> Iterator[Note]:

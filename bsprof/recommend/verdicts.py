@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bsprof.fit.samples import TIE_SHARE, relative_difference, spread_of_outcomes
-from bsprof.recommend.compare_memory import FIELD_NAMES, AgainstMeasured
+from bsprof.recommend.by_size import FIELD_NAMES, TIME_FIELD, AgainstMeasured
 from bsprof.recommend.compared import ComparedProfile
-from bsprof.recommend.wording import listing, with_interval
+from bsprof.recommend.wording import listing, three_digits, with_interval
 from bsprof.records import Origin, Quantity
-from bsprof.units import format_count, format_share
+from bsprof.units import format_share
 
 
 def judge(compared: Sequence[ComparedProfile]) -> tuple[ComparedProfile, ...]:
@@ -48,19 +48,29 @@ def _both_predicted(*entries: ComparedProfile) -> bool:
     return all(entry.profile.origin is Origin.PREDICTED for entry in entries)
 
 
-def ratio_text(ratio: float) -> str:
-    """A ratio for people, three significant digits: `1.80`, `0.525`."""
-    return f"{ratio:#.3g}".rstrip(".") if 1e-4 < ratio < 999.5 else format_count(ratio)
+def _any_predicted(*entries: ComparedProfile) -> bool:
+    return any(entry.profile.origin is Origin.PREDICTED for entry in entries)
+
+
+def _are(*entries: ComparedProfile) -> str:
+    """`is`, or `is predicted to be`; a prediction beside its own device's measurement is told."""
+    devices = {entry.profile.device.name for entry in entries}
+    both = len({entry.profile.origin for entry in entries}) > 1
+    if not _any_predicted(*entries) or (both and len(devices) == 1):
+        return "is"
+    return "is predicted to be"
 
 
 def _verdict(entry: ComparedProfile, first: ComparedProfile, ratio: Quantity) -> str:
-    value, space, interval = with_interval(ratio, ratio_text).partition(" ")
+    value, space, interval = with_interval(ratio, three_digits).partition(" ")
     if not ratio.low <= 1 <= ratio.high:
-        return f"{entry.label} is {value} times as fast as {first.label}{space}{interval}"
+        are = _are(entry, first)
+        return f"{entry.label} {are} {value} times as fast as {first.label}{space}{interval}"
     within = max(1 - ratio.low, ratio.high - 1)
     if within <= TIE_SHARE:
         both = listing([first.label, entry.label])
-        return f"{both} are equally fast, to within {format_share(within)}"
+        are = "are predicted to be" if _any_predicted(entry, first) else "are"
+        return f"{both} {are} equally fast, to within {format_share(within)}"
     both = f"{entry.label} and {first.label}"
     return f"no difference shown between {both}: {value} times as fast{space}{interval}"
 
@@ -71,17 +81,18 @@ def title(judged: Sequence[ComparedProfile], against: Sequence[AgainstMeasured])
     if not planned:
         return "none of the profiles has an answer"
     if len(answered) < 2 and len(planned) > 1:
-        return _error_text(judged, against[0]) if against else _sizes_text(planned)
+        return error_text(judged, against[0]) if against else _sizes_text(planned)
     if len(planned) == 1:
         return f"only {planned[0].label} has an answer"
     if len(answered) == 1:
         return f"only {answered[0].label} has an answer"
     if len(judged) == 2:
-        return judged[1].verdict
+        timed = [pair for pair in against if pair.field == TIME_FIELD]
+        return error_text(judged, timed[0]) if timed else judged[1].verdict
     fastest = max(answered, key=lambda e: e.rate_per_s.value if e.rate_per_s else 0.0)
     level = [e for e in answered if e is fastest or _ratio(fastest, e).low <= 1]
     if len(level) == 1:
-        return f"{fastest.label} is the fastest"
+        return f"{fastest.label} {_are(*answered)} the fastest"
     names = listing([entry.label for entry in level])
     if len(level) == len(answered):
         return f"no difference in speed shown between {names}"
@@ -94,7 +105,7 @@ def _sizes_text(planned: Sequence[ComparedProfile]) -> str:
     return f"micro-batch {listing(sizes)}; no time is known to compare"
 
 
-def _error_text(judged: Sequence[ComparedProfile], pair: AgainstMeasured) -> str:
+def error_text(judged: Sequence[ComparedProfile], pair: AgainstMeasured) -> str:
     """How far a prediction is from the measurement, one sentence without a full stop."""
     error, count = pair.median_error, len(pair.sizes)
     way = "high" if error > 0 else "low"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bsprof.records import PieceRun, PointStatus, Profile, Quantity
-from bsprof.units import format_share
+from bsprof.units import format_count, format_share
 
 _SOFTWARE_NAMES = {"torch": "torch", "cudnn": "cuDNN", "cuda": "CUDA"}
 _NO_DIFFERENCE = 0.0005  # shown with one digit of a percent, this is 0.0 %
@@ -38,6 +38,11 @@ def with_interval(quantity: Quantity, show: Callable[[float], str]) -> str:
     """`5.12 s (5.05 s to 5.20 s)`; the value alone where the interval does not show."""
     value, low, high = show(quantity.value), show(quantity.low), show(quantity.high)
     return value if low == high else f"{value} ({low} to {high})"
+
+
+def three_digits(value: float) -> str:
+    """A ratio or a price for people, three significant digits: `1.80`, `0.525`, `5,000`."""
+    return f"{value:#.3g}".rstrip(".") if 1e-4 < value < 999.5 else format_count(value)
 
 
 def slower_or_faster(excess: Quantity) -> str:

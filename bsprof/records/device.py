@@ -48,7 +48,7 @@ class DevicePeaks:
         flops_per_s: Best dense matmul rate by compute type (`fp32`, `tf32`, `bf16`, `fp16`).
         bandwidth_bytes_per_s: Best copy rate, bytes read plus bytes written per second.
         launch_s: Seconds the device needs for one empty operator.
-        source: `probe` or a catalogue name.
+        source: `probe`, or `catalogue`: the data sheet's.
         device_key: Identity the probe is kept under (kind, name, threads, torch version).
         measured_at: UTC time of the probe, ISO 8601; None for a catalogue entry.
     """
@@ -59,6 +59,11 @@ class DevicePeaks:
     source: str
     device_key: str
     measured_at: str | None = None
+
+    @property
+    def are_measured(self) -> bool:
+        """Whether they were measured on the device; else they are its data sheet's."""
+        return self.source != "catalogue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from bsprof.recommend.curve import Curve
 from bsprof.recommend.infeasible import predicted_changes
-from bsprof.records import DEFAULT_HEADROOM, Origin, Point, Recommendation
+from bsprof.records import DEFAULT_HEADROOM, Origin, Point, Quantity, Recommendation
 from bsprof.report.data import ProfileView, ReportData
 from bsprof.report.owners import owner_text
 from bsprof.report.summary import recommendation_facts, recommendation_summary
 from bsprof.report.tables import Table
+from bsprof.report.timed import is_timed_prediction, time_facts
 from bsprof.report.words import (
     PHASE_NAMES,
     best_point,
@@ -66,7 +67,7 @@ class Answer:
 
 
 def report_answer(data: ReportData) -> Answer | None:
-    """The recommendation, else the fastest size of the one profile, else that nothing ran.
+    """The recommendation, else the best size of the one profile, else that nothing ran.
 
     Of a profile without times: the largest size that fits.
 
@@ -111,17 +112,14 @@ def _recommended(data: ReportData, recommendation: Recommendation) -> Answer:
 
 def _memory(recommendation: Recommendation, view: ProfileView | None) -> tuple[float, str] | None:
     used = recommendation.plan.device_used_bytes
-    if used is None or view is None or view.profile.device.usable_bytes <= 0:
-        return None
-    usable = view.profile.device.usable_bytes
-    share = min(1.0, used.value / usable)
-    text = f"{format_share(share)} of {format_bytes(usable)} usable memory at the peak"
-    return share, text
+    return None if view is None else _share_of_usable(used, view.profile.device.usable_bytes)
 
 
 def _fastest(view: ProfileView) -> Answer:
     best = best_point(view.profile)
     assert best is not None, "the caller looked"
+    if is_timed_prediction(view.profile):
+        return _best_predicted(view, best)
     kicker = "Confirmed size" if best.confirmed else "Fastest measured size"
     facts = [
         ("samples/s", quantity_text(best.samples_per_s, format_count)),
@@ -139,6 +137,35 @@ def _fastest(view: ProfileView) -> Answer:
         facts=tuple((name, text) for name, text in facts if text),
         next_step="bsprof recommend --target-batch N",
     )
+
+
+def _best_predicted(view: ProfileView, best: Point) -> Answer:
+    """The predicted size to choose without a target, and how sure that is."""
+    profile, used = view.profile, best.device_used_bytes
+    facts = dict(time_facts(profile))
+    sure = facts.pop("how sure", "")
+    facts["samples/s"] = facts["samples/s"].partition(" in ")[0]
+    facts["micro-step"] = quantity_text(best.micro_step_s, format_seconds)
+    facts["MFU"] = "" if best.mfu is None else quantity_text(best.mfu, format_share)
+    facts["peak memory"] = quantity_text(used, format_bytes)
+    if profile.max_micro_batch_size is not None:
+        facts["largest that fits"] = size_range_text(profile.max_micro_batch_size)
+    return Answer(
+        kicker="Best predicted size, no target given",
+        parts=((f"{best.micro_batch_size:,}", "micro-batch"),),
+        facts=tuple((name, text) for name, text in facts.items() if text),
+        small=(("how sure", sure),) if sure else (),
+        memory=_share_of_usable(used, profile.device.usable_bytes),
+        next_step="bsprof recommend --target-batch N",
+    )
+
+
+def _share_of_usable(used: Quantity | None, usable: int) -> tuple[float, str] | None:
+    """What the peak takes of the usable memory, as a share and in words."""
+    if used is None or usable <= 0:
+        return None
+    share = min(1.0, used.value / usable)
+    return share, f"{format_share(share)} of {format_bytes(usable)} usable memory at the peak"
 
 
 def _what_would_fit(data: ReportData, smallest: Point) -> str:
@@ -174,14 +201,12 @@ def _largest(view: ProfileView) -> Answer:
     if profile.max_micro_batch_size is not None:
         facts.append(("largest that fits", size_range_text(profile.max_micro_batch_size)))
     facts.append((f"with {format_share(DEFAULT_HEADROOM)} headroom", _with_headroom(view)))
-    share = 0.0 if used is None else min(1.0, used.value / usable)
-    text = f"{format_share(share)} of {format_bytes(usable)} usable memory at the peak"
     return Answer(
         kicker="Largest predicted size that fits, no target given",
         parts=((f"{point.micro_batch_size:,}", "micro-batch"),),
         facts=tuple((name, text) for name, text in facts if text),
-        small=(("time", "not predicted: which size is the fastest is not known"),),
-        memory=None if used is None else (share, text),
+        small=(("time", "none in this profile: which size is the fastest is not known"),),
+        memory=_share_of_usable(used, usable),
         next_step="bsprof recommend --target-batch N",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bsprof.errors import FitError, UsageError
+from bsprof.fit.knee import KNEE_SHARE, throughput_shape
 from bsprof.recommend.compare import compare_profiles
 from bsprof.recommend.compared import Comparison
 from bsprof.recommend.differences import labels
@@ -78,23 +79,10 @@ def _chosen(views: tuple[ProfileView, ...], recommendation: Recommendation | Non
 
 
 def _view(name: str, label: str, profile: Profile) -> ProfileView:
+    if profile.origin is Origin.PREDICTED:
+        return _predicted_view(name, label, profile)
     time_fit, time_problem = _fit_time(profile)
     step = None if time_fit is None else _time_curve(time_fit)
-    if profile.origin is Origin.PREDICTED:
-        if all(p.micro_step_s is None for p in profile.points):
-            time_problem = ""  # nothing was to be timed
-        return ProfileView(
-            name=name,
-            label=label,
-            profile=profile,
-            time_fit=time_fit,
-            throughput=None if step is None else _throughput_curve(step),
-            micro_step=step,
-            memory=_predicted_memory(profile),
-            memory_by_phase=_predicted_phases(profile),
-            knee=None if time_fit is None else time_fit.knee,
-            problems=(time_problem,) if time_problem else (),
-        )
     memory_fit, memory_problem = _fit_memory(profile)
     return ProfileView(
         name=name,
@@ -110,8 +98,28 @@ def _view(name: str, label: str, profile: Profile) -> ProfileView:
             if memory_fit is None
             else {line.phase: _line_curve(line, memory_fit, profile) for line in memory_fit.lines}
         ),
+        saturation=None if time_fit is None else time_fit.saturation,
         knee=None if time_fit is None else time_fit.knee,
+        knee_share=KNEE_SHARE if time_fit is None else time_fit.knee_share,
         problems=tuple(p for p in (time_problem, memory_problem) if p),
+    )
+
+
+def _predicted_view(name: str, label: str, profile: Profile) -> ProfileView:
+    """Everything as it was predicted: each size was computed, and nothing is fitted."""
+    step = _predicted_times(profile)
+    shape = throughput_shape(profile.ok_points())
+    timed = any(p.micro_step_s is not None for p in profile.points)
+    return ProfileView(
+        name=name,
+        label=label,
+        profile=profile,
+        throughput=None if step is None else _throughput_curve(step),
+        micro_step=step,
+        memory=_predicted_memory(profile),
+        memory_by_phase=_predicted_phases(profile),
+        saturation=shape.saturation if timed else None,
+        knee=shape.knee,
     )
 
 
@@ -166,6 +174,18 @@ def _throughput_curve(step: SampledCurve) -> SampledCurve | None:
         return None
     rates = [per_second(b, Quantity(value=v, low=lo, high=hi)) for b, v, lo, hi in rows]
     return _curve(step.sizes, rates, step.measured_to)
+
+
+def _predicted_times(profile: Profile) -> SampledCurve | None:
+    """Through the predicted times themselves, in straight lines as the knee is found on."""
+    known = [(p.micro_batch_size, p.micro_step_s) for p in profile.points]
+    steps = {size: step for size, step in known if step is not None and step.low > 0}
+    if len(steps) < 2:
+        return None
+    own = tuple(sorted(steps))
+    through = _curve(own, [steps[size] for size in own], own[-1])
+    sizes = tuple(sorted({*own, *sampled_sizes(own[0], own[-1])}))
+    return through.at_sizes(sizes)
 
 
 def _predicted_memory(profile: Profile) -> SampledCurve | None:

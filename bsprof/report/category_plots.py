@@ -53,12 +53,13 @@ def draw_categories(panel: Panel, view: ProfileView, chosen: int | None) -> None
                 f"{format_bytes(part * per_unit)}"
             )
         floor = [low + part for low, part in zip(floor, parts, strict=True)]
-    _category_axis(panel, points, chosen)
+    size_ticks(panel, points, chosen)
     panel.axes.set_ylabel(f"live tensors at the peak, {unit}")
     legend_below(panel)
 
 
-def _category_axis(panel: Panel, points: Sequence[Point], chosen: int | None) -> None:
+def size_ticks(panel: Panel, points: Sequence[Point], chosen: int | None) -> None:
+    """An axis with a place for every size, the chosen one in bold."""
     stride = -(-len(points) // _LABELLED_BARS)
     shown = [i for i, p in enumerate(points) if i % stride == 0 or p.micro_batch_size == chosen]
     axes = panel.axes
@@ -102,7 +103,7 @@ def draw_stack(panel: Panel, data: ReportData, view: ProfileView) -> None:
         if point.device_used_bytes is not None:
             _whisker(panel, place, point, point.device_used_bytes, per_unit)
     _legend_of_parts(panel, stacks)
-    _category_axis(panel, points, chosen)
+    size_ticks(panel, points, chosen)
     panel.axes.set_ylabel(f"memory used at the peak, {unit}")
     limit = view.profile.device.usable_bytes
     panel.axes.set_ylim(bottom=0.0)

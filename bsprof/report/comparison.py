@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bsprof.recommend.compare_memory import FIELD_NAMES, AgainstMeasured
 from bsprof.recommend.compared import ComparedProfile, Comparison
 from bsprof.recommend.ranking import RankedBy, Ranking
-from bsprof.recommend.verdicts import ratio_text
-from bsprof.recommend.wording import plural, with_interval
-from bsprof.records import Mode, Origin, Plan, Point, Profile, Regime
+from bsprof.recommend.verdicts import error_text
+from bsprof.recommend.wording import plural, three_digits, with_interval
+from bsprof.records import Mode, Origin, Plan, Profile, Regime
+from bsprof.report.by_size import memory_table, time_table
 from bsprof.report.summary import Summary
 from bsprof.report.tables import Column, Emphasis, Row, Table
-from bsprof.report.words import joules, note_text, quantity_text, size_range_text, status_text
+from bsprof.report.words import joules, note_text, quantity_text, size_range_text
 from bsprof.units import format_bytes, format_count, format_seconds, format_share
 
 
 def comparison_summary(comparison: Comparison) -> Summary:
     """What `bsprof compare` answers: the verdicts, what is the same, and the table."""
     verdicts = [entry.verdict for entry in comparison.profiles if entry.verdict]
+    verdicts += [error_text(comparison.profiles, pair) for pair in comparison.against]
     facts = [("verdict", verdict) for verdict in verdicts if verdict != comparison.title]
     facts += [
         (f"ranked by {r.by}", _ranking_text(comparison, r))
@@ -35,7 +36,7 @@ def comparison_summary(comparison: Comparison) -> Summary:
         reasons=(),
         table=comparison_table(comparison),
         notes=tuple(note_text(note) for note in comparison.notes),
-        more=tuple(t for t in (memory_table(comparison),) if t is not None),
+        more=tuple(t for t in (time_table(comparison), memory_table(comparison)) if t is not None),
     )
 
 
@@ -90,8 +91,9 @@ def comparison_table(comparison: Comparison) -> Table:
         (ratio, _ratio),
         (
             f"cost of a million {comparison.unit}s",
-            lambda entry: quantity_text(entry.cost_per_million, format_count),
+            lambda entry: quantity_text(entry.cost_per_million, three_digits),
         ),
+        ("price of an hour", _price),
         ("peak memory", _of_plan(lambda p: quantity_text(p.device_used_bytes, format_bytes))),
         ("energy of an update", _of_plan(lambda p: quantity_text(p.energy_j, joules))),
         ("usable memory", lambda entry: format_bytes(entry.profile.device.usable_bytes)),
@@ -127,58 +129,6 @@ def comparison_table(comparison: Comparison) -> Table:
     )
 
 
-def memory_table(comparison: Comparison) -> Table | None:
-    """Memory by size in every profile, and predicted over measured; None with nothing predicted."""
-    if not comparison.memory:
-        return None
-    labels = [entry.label for entry in comparison.profiles]
-    columns = [
-        Column(key="micro_batch_size", title="micro-batch", meaning="Samples of a micro-step."),
-        *(
-            Column(
-                key=f"profile{number}",
-                title=label,
-                meaning="Peak that counts against the memory limit.",
-            )
-            for number, label in enumerate(labels, start=1)
-        ),
-        *(
-            Column(
-                key=f"against{pair.predicted + 1}",
-                title=f"{labels[pair.predicted]} over {labels[pair.measured]}",
-                meaning=f"Predicted over measured {FIELD_NAMES[pair.field]}, less 1.",
-            )
-            for pair in comparison.against
-        ),
-    ]
-    rows = [
-        Row(
-            cells=(
-                f"{row.micro_batch_size:,}",
-                *map(_memory_cell, row.points),
-                *(_against_cell(pair, row.micro_batch_size) for pair in comparison.against),
-            )
-        )
-        for row in comparison.memory
-    ]
-    return Table(caption="Memory by size", columns=tuple(columns), rows=tuple(rows))
-
-
-def _memory_cell(point: Point | None) -> str:
-    if point is None:
-        return ""
-    used = quantity_text(point.device_used_bytes, format_bytes)
-    if point.is_ok:
-        return used or "unknown"
-    return f"{used} ({status_text(point)})" if used else status_text(point)
-
-
-def _against_cell(pair: AgainstMeasured, size: int) -> str:
-    if size not in pair.sizes:
-        return ""
-    return f"{100 * (pair.ratios[pair.sizes.index(size)] - 1):+.1f} %"
-
-
 def _of_plan(write: Callable[[Plan], str]) -> Callable[[ComparedProfile], str]:
     return lambda entry: "" if entry.plan is None else write(entry.plan)
 
@@ -192,7 +142,11 @@ def _ratio(entry: ComparedProfile) -> str:
         return "no answer"
     if entry.ratio is None:
         return ""
-    return with_interval(entry.ratio, ratio_text) if entry.verdict else "1"
+    return with_interval(entry.ratio, three_digits) if entry.verdict else "1"
+
+
+def _price(entry: ComparedProfile) -> str:
+    return "" if entry.price_per_hour is None else three_digits(entry.price_per_hour)
 
 
 def _largest(profile: Profile) -> str:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bsprof.fit.knee import KNEE_SHARE
 from bsprof.recommend.compared import Comparison
-from bsprof.records import MemoryFit, Origin, Phase, Profile, Quantity, Recommendation, TimeFit
+from bsprof.records import (
+    MemoryFit,
+    Origin,
+    Phase,
+    Profile,
+    Quantity,
+    Recommendation,
+    Saturation,
+    TimeFit,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledCurve:
-    """A fitted curve sampled at increasing micro-batch sizes, with its 90 % interval.
+    """A curve sampled at increasing micro-batch sizes, with its 90 % interval.
 
     Attributes:
         sizes: Micro-batch sizes, increasing.
         values, lows, highs: One per size, in the unit of the quantity.
-        measured_to: Largest measured size; beyond it the curve is an extrapolation.
+        measured_to: Largest size that was measured or predicted; beyond it the curve is an
+            extrapolation.
     """
 
     sizes: tuple[int, ...]
@@ -30,12 +41,25 @@ class SampledCurve:
         """The value at a size, linear between the sampled ones; None outside the curve."""
         if not self.sizes[0] <= size <= self.sizes[-1]:
             return None
+        return self._between(self.values, size)
+
+    def at_sizes(self, sizes: Sequence[int]) -> SampledCurve:
+        """The same curve sampled at other sizes, all of them within it; linear in between."""
+        return replace(
+            self,
+            sizes=tuple(sizes),
+            values=tuple(self._between(self.values, size) for size in sizes),
+            lows=tuple(self._between(self.lows, size) for size in sizes),
+            highs=tuple(self._between(self.highs, size) for size in sizes),
+        )
+
+    def _between(self, row: Sequence[float], size: int) -> float:
         right = bisect_left(self.sizes, size)
         if self.sizes[right] == size:
-            return self.values[right]
+            return row[right]
         low, high = self.sizes[right - 1], self.sizes[right]
         share = (size - low) / (high - low)
-        return self.values[right - 1] * (1 - share) + self.values[right] * share
+        return row[right - 1] * (1 - share) + row[right] * share
 
     def scaled(self, factor: float) -> SampledCurve:
         """The same curve in another unit; the factor is above zero."""
@@ -72,13 +96,15 @@ class ProfileView:
         name: Its name in the store.
         label: Short text that tells it from the other profiles of the report.
         profile: The profile itself.
-        time_fit, memory_fit: None when no fit is possible; `problems` then says why.
-        throughput: Samples per second in micro-steps: b over the fitted micro-step seconds.
+        time_fit, memory_fit: None when no fit is possible; `problems` then says why. What was
+            predicted is shown as it is, and nothing is fitted.
+        throughput: Samples per second in micro-steps: b over the micro-step's seconds.
         micro_step: Seconds of a micro-step.
         memory: Bytes that count against the limit: the maximum of the phases.
         memory_by_phase: The line of each phase, in bytes.
-        knee: Smallest size that reaches the stated share of asymptotic throughput; None when
-            the curve does not show it.
+        saturation: What throughput does as the size grows; None where no time is known.
+        knee: Smallest size that reaches `knee_share` of asymptotic throughput; None when the
+            curve does not show it.
         problems: Sentences about what could not be fitted.
     """
 
@@ -91,7 +117,9 @@ class ProfileView:
     micro_step: SampledCurve | None = None
     memory: SampledCurve | None = None
     memory_by_phase: Mapping[Phase, SampledCurve] = field(default_factory=dict)
+    saturation: Saturation | None = None
     knee: Quantity | None = None
+    knee_share: float = KNEE_SHARE
     problems: tuple[str, ...] = ()
 
 

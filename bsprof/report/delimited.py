@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from bsprof.records import Category, Point, Quantity
 from bsprof.report.data import ProfileView, ReportData
+from bsprof.report.time_classes import GROUPS, device_seconds, portions
 from bsprof.report.words import failure_text
 
 _QUANTITIES = (
@@ -43,6 +44,9 @@ _HEADER = (
     "peak_phase",
     *(f"{name}{end}" for name in _QUANTITIES for end in ("", "_low", "_high")),
     *(f"peak_{category}_bytes" for category in Category),
+    "device_s",
+    "host_s",
+    *(f"{name.replace(' ', '_')}_s" for name in GROUPS),
     "reason",
 )
 
@@ -81,7 +85,18 @@ def _cells(view: ProfileView, point: Point, chosen: int | None) -> Iterator[obje
             yield from map(_number, (quantity.value, quantity.low, quantity.high))
     for category in Category:
         yield point.peak_by_category_bytes.get(category, "")
+    yield from _seconds(point)
     yield failure_text(point)
+
+
+def _seconds(point: Point) -> Iterator[object]:
+    """Of the device and the host, and of each group of work; empty cells where not predicted."""
+    parts = {part.name: part.seconds for part in portions(point)}
+    host = None if point.prediction is None else point.prediction.host_s
+    yield device_seconds(point) if parts else ""
+    yield "" if host is None else host
+    for name in GROUPS:
+        yield parts.get(name, "")
 
 
 def _flag(value: bool) -> int:

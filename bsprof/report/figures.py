@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 from bsprof.records import Origin, Saturation
 from bsprof.report.category_plots import categories_known, draw_categories
+from bsprof.report.class_plots import draw_classes
 from bsprof.report.data import ProfileView, ReportData
 from bsprof.report.drawing import Drawing
 from bsprof.report.memory_plots import draw_memory, largest_is_shown, peaks_known
 from bsprof.report.predicted_figures import predicted_drawings
+from bsprof.report.roofline_plots import draw_roofline, roof_points, roof_text
 from bsprof.report.theme import CATEGORY_ROLES
+from bsprof.report.time_classes import WAITING, class_points, portions
 from bsprof.report.time_plots import (
     draw_micro_step,
     draw_throughput,
@@ -18,11 +21,11 @@ from bsprof.report.time_plots import (
     unmeasured_points,
 )
 from bsprof.report.words import plan_text, size_range_text
-from bsprof.units import format_bytes, format_count, format_seconds, format_share
+from bsprof.units import format_bytes, format_count, format_rate, format_seconds, format_share
 
 _SATURATION_TEXTS = {
-    Saturation.SATURATED: "The curve rises, then levels off within the measured range.",
-    Saturation.RISING: "The curve still rises at the largest measured size.",
+    Saturation.SATURATED: "The curve rises, then levels off within the {found} range.",
+    Saturation.RISING: "The curve still rises at the largest {found} size.",
     Saturation.FLAT: "The curve is flat: every size does about the same.",
     Saturation.FALLING: "The curve falls: the smallest sizes are the fastest per sample.",
     Saturation.UNKNOWN: "There are too few points to say where the curve goes.",
@@ -36,6 +39,11 @@ def drawings(data: ReportData) -> tuple[Drawing, ...]:
         found.append(_throughput(data))
     if any(p.micro_step_s for view in data.views for p in view.profile.points):
         found.append(_micro_step(data))
+    if any(roof_points(view.profile) for view in data.views):
+        found.append(_roofline(data))
+    for index, view in enumerate(data.views):
+        if class_points(view.profile):
+            found.append(_classes(data, view, index))
     if any(peaks_known(view.profile) for view in data.views):
         found.append(_memory(data))
     for index, view in enumerate(data.views):
@@ -49,13 +57,14 @@ def drawings(data: ReportData) -> tuple[Drawing, ...]:
 def _throughput(data: ReportData) -> Drawing:
     lines = []
     if len(data.views) == 1:
-        fit = data.views[0].time_fit
-        if fit is not None:
-            lines.append(_SATURATION_TEXTS[fit.saturation])
-        if fit is not None and fit.knee is not None:
+        [view] = data.views
+        if view.saturation is not None:
+            found = view.profile.origin
+            lines.append(_SATURATION_TEXTS[view.saturation].format(found=found))
+        if view.knee is not None:
             lines.append(
-                f"From the knee on, {size_range_text(fit.knee)}, a size reaches "
-                f"{format_share(fit.knee_share)} of what the largest would."
+                f"From the knee on, {size_range_text(view.knee)}, a size reaches "
+                f"{format_share(view.knee_share)} of what the largest would."
             )
     lines.append("Micro-batch over micro-step time: what many accumulation steps approach.")
     lines.append(_band_text(data))
@@ -78,6 +87,45 @@ def _micro_step(data: ReportData) -> Drawing:
         caption=f"{text} {_band_text(data)}".rstrip(),
         alternative=_alternative("Micro-step time against micro-batch size", data, _time_words),
         draw=lambda panel: draw_micro_step(panel, data),
+    )
+
+
+def _roofline(data: ReportData) -> Drawing:
+    views = [view for view in data.views if roof_points(view.profile)]
+    several = len(data.views) > 1
+    roofs = [roof_text(view.profile) for view in views]
+    named = [f"{v.label}: {text}" for v, text in zip(views, roofs, strict=True)]
+    return Drawing(
+        key="roofline",
+        title="Roofline",
+        caption="FLOP/s of a micro-step against FLOPs per byte that its operators read and write; "
+        "numbers: micro-batch. Line: the device's ceilings, "
+        f"{'; '.join(named if several else roofs)}. On the slope memory traffic limits, on the "
+        "flat part arithmetic; how far a mark lies below is what launches, small shapes and "
+        "kernels cost.",
+        alternative=_alternative("FLOP/s against FLOPs per byte", data, _roof_words),
+        draw=lambda panel: draw_roofline(panel, data),
+    )
+
+
+def _classes(data: ReportData, view: ProfileView, index: int) -> Drawing:
+    several = len(data.views) > 1
+    last = class_points(view.profile)[-1]
+    parts = portions(last)
+    whole = sum(part.seconds for part in parts)
+    shares = ", ".join(f"{part.name} {format_share(part.seconds / whole)}" for part in parts)
+    waits = any(p.name == WAITING for at in class_points(view.profile) for p in portions(at))
+    lines = ["Shares of a micro-step by the kind of work that the device does."]
+    if waits:
+        lines.append("Waiting: for the host to start operators, or for other ranks.")
+    return Drawing(
+        key=f"classes-{index}" if several else "classes",
+        title=f"Where the time goes: {view.label}" if several else "Where the time goes",
+        caption=" ".join(lines),
+        alternative=f"Stacked bars of shares by micro-batch size. At {last.micro_batch_size}: "
+        f"{shares}.",
+        draw=lambda panel: draw_classes(panel, view, data.chosen_size(view)),
+        legend_rows=3,
     )
 
 
@@ -127,8 +175,12 @@ def _categories(data: ReportData, view: ProfileView, index: int) -> Drawing:
 def _band_text(data: ReportData) -> str:
     fitted = any(view.micro_step is not None for view in data.views)
     text = "Bars and shaded band: 90 % intervals." if fitted else "Bars: 90 % intervals."
-    failed = any(unmeasured_points(view.profile) for view in data.views)
-    return f"{text} Crosses: sizes that did not run." if failed else text
+    failed = [view for view in data.views if unmeasured_points(view.profile)]
+    if not failed:
+        return text
+    predicted = {view.profile.origin is Origin.PREDICTED for view in failed}
+    words = "did not run, or do not fit" if len(predicted) > 1 else "did not run"
+    return f"{text} Crosses: sizes that {'do not fit' if predicted == {True} else words}."
 
 
 def _alternative(what: str, data: ReportData, words: Callable[[ProfileView], str]) -> str:
@@ -158,6 +210,18 @@ def _time_words(view: ProfileView) -> str:
         f"{format_seconds(short.value)} at {first.micro_batch_size}, "
         f"{format_seconds(long.value)} at {last.micro_batch_size}"
     )
+
+
+def _roof_words(view: ProfileView) -> str:
+    points = roof_points(view.profile)
+    if not points:
+        return ""
+    ends = [points[0]] if len(points) == 1 else [points[0], points[-1]]
+    rates = ", ".join(
+        f"{format_rate(at.flops_per_s.value, 'FLOP/s')} at {at.point.micro_batch_size}"
+        for at in ends
+    )
+    return f"{rates}; ceilings {roof_text(view.profile)}"
 
 
 def _memory_words(view: ProfileView) -> str:

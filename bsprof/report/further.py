@@ -13,12 +13,13 @@ from bsprof.report.predicted import (
 )
 from bsprof.report.stack import stack_table
 from bsprof.report.tables import Table
+from bsprof.report.time_classes import class_table, heaviest_table
 
 
 def further_tables(
     profile: Profile, chosen: int | None, *, drawn: bool = False
 ) -> tuple[Table, ...]:
-    """The measured loader; of a prediction what the peak is made of, and where that comes from.
+    """The measured loader; of a prediction what time and peak are made of, and from where.
 
     Args:
         profile: Whose tables.
@@ -30,6 +31,8 @@ def further_tables(
         return tables
     point = drawn_point(profile, chosen)
     found = (
+        class_table(profile, chosen),
+        heaviest_table(profile, chosen),
         None if drawn else stack_table(profile, chosen),
         changes_table(profile),
         None if point is None else stage_table(point),

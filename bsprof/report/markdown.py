@@ -10,6 +10,7 @@ from bsprof.report.data import ProfileView, ReportData
 from bsprof.report.further import further_tables
 from bsprof.report.summary import Summary, profile_summary, recommendation_summary
 from bsprof.report.tables import Emphasis, Table, point_table
+from bsprof.report.timed import TIMES_FROM, provenance_sentences
 from bsprof.report.words import (
     environment_rows,
     note_text,
@@ -73,18 +74,21 @@ def _view_lines(view: ProfileView, chosen: int | None) -> Iterator[str]:
         yield f"**{escaped(where[0].upper() + where[1:])}.**"
         yield ""
     yield from _fact_table(summary.facts)
-    if view.time_fit is not None:
-        knee = view.time_fit.knee
-        shape = f"Throughput over the measured range: {view.time_fit.saturation}"
-        if knee is not None:
-            share = format_share(view.time_fit.knee_share)
-            shape += f"; {share} of the asymptote from micro-batch {size_range_text(knee)} on"
+    if view.saturation is not None:
+        shape = f"Throughput over the {profile.origin} range: {view.saturation}"
+        if view.knee is not None:
+            share = format_share(view.knee_share)
+            shape += f"; {share} of the asymptote from micro-batch {size_range_text(view.knee)} on"
         yield f"{shape}."
         yield ""
     if profile.points:
         yield from _table(point_table(profile, chosen), level=3)
     for table in further_tables(profile, chosen):
         yield from _table(table, level=3)
+    if origins := provenance_sentences(profile):
+        yield f"### {TIMES_FROM}"
+        yield ""
+        yield from _bullets(map(escaped, origins))
     notes = [*map(note_text, profile.notes), *view.problems]
     if notes:
         yield "### Notes"

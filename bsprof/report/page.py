@@ -20,6 +20,7 @@ from bsprof.report.pictures import inline_svg
 from bsprof.report.summary import profile_facts
 from bsprof.report.tables import Emphasis, Table, point_table, reasons_across
 from bsprof.report.theme import DARK, LIGHT, Colours
+from bsprof.report.timed import TIMES_FROM, provenance_sentences
 from bsprof.report.words import (
     counts_text,
     environment_rows,
@@ -39,6 +40,7 @@ def html_text(data: ReportData) -> str:
             _comparison(data),
             _figures(drawings(data)),
             _points(data),
+            _times_from(data),
             _notes(data),
             _environment(data),
             _footer(data),
@@ -236,6 +238,19 @@ def _list(lines: Sequence[str], name: str) -> str:
         return ""
     inner = "".join(f"<li>{prose(line)}</li>" for line in lines)
     return f'<ul class="{name}">{inner}</ul>'
+
+
+def _times_from(data: ReportData) -> str:
+    """Where predicted times come from; nothing where there are none."""
+    parts = []
+    for view in data.views:
+        if lines := provenance_sentences(view.profile):
+            heading = f"<h3>{escape(view.label)}</h3>" if len(data.views) > 1 else ""
+            parts.append(f"{heading}{_list(lines, 'notes')}")
+    if not parts:
+        return ""
+    inner = "\n".join(parts)
+    return f'<section id="times" class="card"><h2>{TIMES_FROM}</h2>\n{inner}\n</section>'
 
 
 def _notes(data: ReportData) -> str:

@@ -57,7 +57,7 @@ class Panel:
 
     def point(
         self,
-        size: int,
+        size: float,
         quantity: Quantity,
         role: str,
         tip: str,
@@ -65,12 +65,22 @@ class Panel:
         marker: str = "o",
         hollow: bool = False,
         chosen: bool = False,
+        key: float | None = None,
     ) -> None:
-        """One measured value with its interval; the chosen one is ringed."""
+        """One value with its interval; the chosen one is ringed.
+
+        Args:
+            size: Where it lies across.
+            quantity: Where it lies up, with its interval.
+            role: Of its colour.
+            tip: Shown when the pointer rests on it.
+            marker, hollow, chosen: How it stands out.
+            key: What its id ends in; None is `size`.
+        """
         colour, surface = self.colours[role], self.colours["surface"]
         self.axes.plot([size, size], [quantity.low, quantity.high], color=colour, linewidth=1.4)
-        key = f"point-{len(self.tips)}-{size}"
-        self.tips[key] = tip
+        name = f"point-{len(self.tips)}-{size if key is None else key}"
+        self.tips[name] = tip
         self.axes.plot(
             [size],
             [quantity.value],
@@ -80,7 +90,7 @@ class Panel:
             markerfacecolor=surface if hollow else colour,
             markeredgecolor=colour if hollow else surface,
             markeredgewidth=1.4,
-            gid=key,
+            gid=name,
             zorder=4,
         )
         if chosen:

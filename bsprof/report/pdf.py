@@ -19,6 +19,7 @@ from bsprof.report.pdf_text import kept_together, shown, width_of, wrapped
 from bsprof.report.summary import Summary, profile_facts
 from bsprof.report.tables import point_table
 from bsprof.report.theme import LIGHT, drawable_text, figure_settings
+from bsprof.report.timed import TIMES_FROM, provenance_sentences
 from bsprof.report.words import (
     counts_text,
     environment_rows,
@@ -49,6 +50,7 @@ def pdf(data: ReportData) -> bytes:
         for drawing in drawings(data):
             _figure(pages, drawing, len(data.views))
         _points(pages, data)
+        _times_from(pages, data)
         _notes(pages, data)
         _environment(pages, data)
         _closing(pages, data)
@@ -208,6 +210,15 @@ def _points(pages: Pages, data: ReportData) -> None:
             draw_table(pages, more, more.caption)
     pages.heading("What the columns mean", size=10)
     draw_pairs(pages, list(meanings.items()), ragged=True)
+
+
+def _times_from(pages: Pages, data: ReportData) -> None:
+    """Where predicted times come from; nothing where there are none."""
+    for view in data.views:
+        if lines := provenance_sentences(view.profile):
+            label = f": {view.label}" if len(data.views) > 1 else ""
+            pages.heading(f"{TIMES_FROM}{label}", keep=0.3)
+            pages.bullets(map(kept_together, lines), size=8.5)
 
 
 def _notes(pages: Pages, data: ReportData) -> None:

@@ -6,12 +6,14 @@ import io
 import re
 from html import escape
 
+from bsprof.records import per_second
 from bsprof.report.data import ReportData
 from bsprof.report.drawing import Drawing
 from bsprof.report.figures import drawings
 from bsprof.report.panel import Panel
 from bsprof.report.summary import recommendation_facts
 from bsprof.report.theme import LIGHT, TOKENS, drawable_text, figure_settings, new_figure
+from bsprof.report.timed import is_timed_prediction
 from bsprof.report.words import (
     best_point,
     device_text,
@@ -142,6 +144,13 @@ def _fastest_text(data: ReportData) -> str:
             parts.append(f"{label}micro-batch {size} is the largest predicted that fits, {used}")
         elif best is None or best.samples_per_s is None:
             parts.append(f"{label}no micro-batch size ran")
+        elif is_timed_prediction(view.profile) and best.micro_step_s is not None:
+            step = per_second(best.micro_batch_size, best.micro_step_s)
+            rate = quantity_text(step, format_count)
+            parts.append(
+                f"{label}micro-batch {best.micro_batch_size:,}, predicted {rate} samples/s in "
+                "micro-steps"
+            )
         else:
             rate = format_count(best.samples_per_s.value)
             parts.append(f"{label}micro-batch {best.micro_batch_size:,}, {rate} samples/s")

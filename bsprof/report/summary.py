@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bsprof.recommend.wording import rules_text
-from bsprof.records import Origin, Profile, Recommendation, Regime
+from bsprof.records import Origin, Point, Profile, Recommendation, Regime
 from bsprof.report.loading import loader_fact
 from bsprof.report.predicted import changes_table
 from bsprof.report.tables import Table, alternative_table, point_table
+from bsprof.report.timed import is_timed_prediction, provenance_sentences, time_facts
 from bsprof.report.words import (
     best_point,
     counts_text,
@@ -51,12 +52,13 @@ class Summary:
     more: tuple[Table, ...] = ()
 
 
-def profile_summary(name: str, profile: Profile) -> Summary:
+def profile_summary(name: str, profile: Profile, *, detailed: bool = False) -> Summary:
     """What a sweep found.
 
     Args:
         name: The profile's name in the store; empty when it has none.
         profile: The profile, whatever its state: without a usable point it says so.
+        detailed: Whether to say what predicted times are made of, and where they come from.
     """
     best, largest = best_point(profile), largest_fitting(profile)
     if best is None and largest is not None:
@@ -64,11 +66,17 @@ def profile_summary(name: str, profile: Profile) -> Summary:
         size = size_range_text(most) if most else f"{largest.micro_batch_size:,}"
         title = (
             f"{profile.workload.model}: the largest micro-batch that fits is {size}; "
-            "no time is predicted"
+            "the profile holds no time"
         )
     elif best is None:
         done = "fits" if profile.origin is Origin.PREDICTED else "ran"
         title = f"{profile.workload.model}: no micro-batch size {done}"
+    elif is_timed_prediction(profile) and best.micro_step_s is not None:
+        rate = format_count(best.micro_batch_size / best.micro_step_s.value)
+        title = (
+            f"{profile.workload.model}: micro-batch {best.micro_batch_size:,} is predicted best, "
+            f"{rate} samples/s in micro-steps"
+        )
     else:
         # Only a confirmed size was chosen under the tie rule; the other is plainly the fastest.
         found = "confirmed size" if best.confirmed else "fastest size"
@@ -79,12 +87,22 @@ def profile_summary(name: str, profile: Profile) -> Summary:
         )
     return Summary(
         title=title,
-        facts=profile_facts(name, profile),
-        reasons=(),
+        facts=(*time_facts(profile), *profile_facts(name, profile)),
+        reasons=provenance_sentences(profile) if detailed else (),
         table=point_table(profile, best.micro_batch_size if best else None),
         notes=tuple(note_text(note) for note in profile.notes),
-        more=tuple(t for t in (changes_table(profile),) if t is not None),
+        more=tuple(t for t in (*_details(profile, best, detailed), changes_table(profile)) if t),
     )
+
+
+def _details(profile: Profile, best: Point | None, detailed: bool) -> tuple[Table | None, ...]:
+    """What predicted times are made of."""
+    if not detailed:
+        return ()
+    from bsprof.report.time_classes import class_table, heaviest_table  # asked for, or not loaded
+
+    size = best.micro_batch_size if best else None
+    return class_table(profile, size), heaviest_table(profile, size)
 
 
 def recommendation_summary(

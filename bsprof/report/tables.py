@@ -18,7 +18,6 @@ from bsprof.records import (
     Profile,
     Quantity,
     Recommendation,
-    Regime,
 )
 from bsprof.report.owners import NO_MODULE, owner_text, ranked_modules
 from bsprof.report.words import (
@@ -26,6 +25,7 @@ from bsprof.report.words import (
     failure_text,
     joules,
     quantity_text,
+    regime_text,
     spread_text,
     status_text,
 )
@@ -75,9 +75,9 @@ def point_table(profile: Profile, chosen: int | None = None) -> Table:
         profile: The points, in their own order.
         chosen: The recommended micro-batch size, whose row stands out; None when there is none.
     """
-    shown = _POINT_COLUMNS
+    shown = tuple((_by_the_sheet(column, profile), write) for column, write in _POINT_COLUMNS)
     if profile.origin is Origin.PREDICTED:
-        shown = (*_POINT_COLUMNS[:-1], *_PREDICTED_COLUMNS, _POINT_COLUMNS[-1])
+        shown = (*shown[:-1], *_PREDICTED_COLUMNS, shown[-1])
     rows = [
         Row(
             cells=tuple(write(point) for _, write in shown),
@@ -88,6 +88,13 @@ def point_table(profile: Profile, chosen: int | None = None) -> Table:
     return _without_empty_columns(
         "All points", tuple(column for column, _ in shown), rows, keep=_ALWAYS_SHOWN
     )
+
+
+def _by_the_sheet(column: Column, profile: Profile) -> Column:
+    """The column, its meaning told of peaks that are a data sheet's."""
+    if column.key != "mfu" or profile.peaks is None or profile.peaks.are_measured:
+        return column
+    return replace(column, meaning="Model FLOP/s over the peak of the device's data sheet.")
 
 
 def alternative_table(recommendation: Recommendation) -> Table:
@@ -182,10 +189,6 @@ def _share(quantity: Quantity | None) -> str:
         return ""
     flag = " (above 1)" if quantity.value > 1 else ""
     return f"{format_share(quantity.value)} {spread_text(quantity)}".rstrip() + flag
-
-
-def _regime(point: Point) -> str:
-    return "" if point.regime is Regime.UNKNOWN else str(point.regime)
 
 
 def _phase(point: Point) -> str:
@@ -313,7 +316,7 @@ _POINT_COLUMNS: tuple[tuple[Column, Callable[[Point], str]], ...] = (
             meaning="The resource that binds: launch, bandwidth or compute.",
             numeric=False,
         ),
-        _regime,
+        regime_text,
     ),
     (
         Column(

@@ -169,10 +169,10 @@ def _where(data: ReportData, view: ProfileView) -> str:
 
 def _flags(panel: Panel, data: ReportData, *, with_knee: bool) -> None:
     only = data.views[0] if len(data.views) == 1 else data.chosen_view
-    if with_knee and only is not None and only.knee is not None and only.time_fit is not None:
+    if with_knee and only is not None and only.knee is not None:
         low, high = panel.axes.get_xlim()
         if low <= only.knee.value <= high:
-            panel.flag(only.knee.value, knee_text(only.knee, only.time_fit.knee_share), "muted")
+            panel.flag(only.knee.value, knee_text(only.knee, only.knee_share), "muted")
     if data.chosen_view is not None and data.recommendation is not None:
         size = data.recommendation.plan.micro_batch_size
         panel.flag(size, f"recommended {size:,}", "ink")

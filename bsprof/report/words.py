@@ -19,6 +19,7 @@ from bsprof.records import (
     Quantity,
     RankPieces,
     Recommendation,
+    Regime,
     Scalar,
     WorkloadSpec,
 )
@@ -199,6 +200,11 @@ def provenance_text(profile: Profile) -> str:
     return f"predicted for {where}{by}; nothing was run on it"
 
 
+def regime_text(point: Point) -> str:
+    """What binds at a point; empty where that is not known."""
+    return "" if point.regime is Regime.UNKNOWN else str(point.regime)
+
+
 def counts_text(profile: Profile) -> str:
     """How the points ended: `9 ok, 2 out of memory`."""
     counts: dict[str, int] = {}
@@ -227,7 +233,16 @@ def scalar_text(value: Scalar) -> str:
 
 
 def best_point(profile: Profile) -> Point | None:
-    """The size the sweep confirmed, else the one with the highest samples per second."""
+    """The size the sweep confirmed, else the one with the highest samples per second.
+
+    Of a predicted profile: the size to choose without a target, as a sweep chooses which size it
+    confirms (the fastest in micro-steps that leaves the usual headroom, ties to the smaller).
+    """
+    if profile.origin is Origin.PREDICTED:
+        from bsprof.measure.choose import best_size  # not needed to recommend, and not light
+
+        size = best_size(profile.ok_points(), profile.device.usable_bytes)
+        return None if size is None else profile.point(size)
     timed = [p for p in profile.ok_points() if p.samples_per_s is not None]
     confirmed = [p for p in timed if p.confirmed]
     return max(

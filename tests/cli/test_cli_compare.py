@@ -100,7 +100,7 @@ def test_profiles_that_never_ran_are_no_answer(run, make_profile, make_point, fo
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        ([], 2, "Missing argument"),
+        ([], 2, "at least two profiles"),
         (["fp32.json"], 2, "at least two profiles"),
         (["fp32.json", "none"], 3, "no profile none"),
         (["fp32.json", "bf16.json", "--world-size", "2"], 2, "no effect without a target"),

@@ -1,4 +1,4 @@
-"""What reading commands make of a stored prediction: memory, and no time."""
+"""What reading commands make of a stored prediction of memory alone, as older versions made."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def test_recommend_finds_it_by_its_device_and_claims_no_time(run, predicted, dev
     outcome = run("recommend", "--target-batch", "256", "--device", device)
     assert outcome.status == 0
     assert "micro-batch 16 x 16 accumulation steps" in outcome.out
-    assert "why\tTime was not predicted" in outcome.out
+    assert "why\tThe profile holds no time" in outcome.out
+    assert "predict it anew, with times: bsprof sweep --model gpt-tiny" in outcome.err
     assert "samples/s" not in outcome.out
 
 

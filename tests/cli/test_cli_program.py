@@ -31,7 +31,7 @@ COMMANDS = (
     "devices",
     "doctor",
 )
-LATER = ("--from", "--for", "--price")
+LATER = ("--for",)
 
 
 def test_help_lists_every_command(run):

@@ -14,7 +14,7 @@ from bsprof.errors import MeasurementError, NoFeasibleBatch, UsageError
 from bsprof.recommend.compare import compare_profiles
 from bsprof.recommend.compare_document import comparison_document
 from bsprof.recommend.differences import differences, labels, models_differ, sources_differ
-from bsprof.recommend.verdicts import ratio_text
+from bsprof.recommend.wording import three_digits
 from bsprof.records import Origin, Precision, WorkloadKey, WorkloadSpec
 
 SIZES = (1, 2, 4, 8, 16)
@@ -299,7 +299,7 @@ def test_the_document_is_plain_and_complete():
     ],
 )
 def test_ratios_have_three_digits(ratio, text):
-    assert ratio_text(ratio) == text
+    assert three_digits(ratio) == text
 
 
 @settings(max_examples=50, deadline=None)

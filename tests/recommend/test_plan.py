@@ -271,7 +271,7 @@ def test_predicted_numbers_are_called_so():
     profile = curve_profile(SIZES, affine(0.02, 0.005), origin=Origin.PREDICTED)
     answer = recommend_plan(profile, target_batch=2048)
     assert "not-measured" in codes(answer.notes)
-    assert "these numbers are predicted" in answer.reasons[-1]
+    assert "these times are predicted" in answer.reasons[-1]
 
 
 def test_regime_and_confirmation_are_those_of_the_size():

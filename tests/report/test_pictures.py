@@ -19,18 +19,20 @@ from bsprof.report.pictures import inline_svg
 from bsprof.report.theme import DARK, LIGHT, TOKENS, drawable_text
 from bsprof.report.time_plots import micro_step_rate
 
+FIVE = ["throughput", "micro-step", "roofline", "memory", "categories"]
+
 
 def texts_of(svg: str) -> list[str]:
     root = ElementTree.fromstring(svg)
     return [node.text or "" for node in root.iter() if node.tag == "text"]
 
 
-def test_a_full_profile_has_the_four_figures(
+def test_a_full_profile_has_the_five_figures(
     profile: Profile, recommendation_of: Callable[..., Recommendation]
 ) -> None:
     data = build_report([("a", profile)], recommendation_of())
     found = {d.key: d for d in drawings(data)}
-    assert list(found) == ["throughput", "micro-step", "memory", "categories"]
+    assert list(found) == FIVE
     svg = inline_svg(found["throughput"])
     words = texts_of(svg)
     assert "recommended 16" in words
@@ -70,8 +72,8 @@ def test_a_limit_far_above_is_named_and_not_drawn(profile_of: Callable[..., Prof
 @pytest.mark.parametrize(
     ("sizes", "failed", "keys"),
     [
-        ((8,), (), ["throughput", "micro-step", "memory", "categories"]),
-        ((3, 4), (5,), ["throughput", "micro-step", "memory", "categories"]),
+        ((8,), (), FIVE),
+        ((3, 4), (5,), FIVE),
         ((), (1, 2), []),
         ((), (), []),
     ],
@@ -95,7 +97,7 @@ def test_points_without_memory_draw_only_times(profile: Profile) -> None:
     )
     bare = replace(profile, points=points)
     assert not peaks_known(bare)
-    assert [d.key for d in drawings(build_report([("a", bare)]))] == ["throughput", "micro-step"]
+    assert [d.key for d in drawings(build_report([("a", bare)]))] == FIVE[:3]
 
 
 def test_a_peak_without_phases_is_still_drawn(profile_of: Callable[..., Profile]) -> None:
@@ -120,7 +122,7 @@ def test_several_profiles_share_the_curves_and_keep_their_own_bars(
 ) -> None:
     pair = [("a", profile_of((1, 2, 4, 8))), ("b", profile_of((1, 2, 4), (6,), device="Other $x$"))]
     found = {d.key: d for d in drawings(build_report(pair))}
-    assert list(found) == ["throughput", "micro-step", "memory", "categories-0", "categories-1"]
+    assert list(found) == [*FIVE[:4], "categories-0", "categories-1"]
     for key in ("throughput", "memory"):
         assert {"AMD EPYC 9B14", "Other $x$"} <= set(texts_of(inline_svg(found[key])))
 

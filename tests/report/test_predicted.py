@@ -26,7 +26,8 @@ from bsprof.records import (
 )
 from bsprof.report import build_report, profile_summary, recommendation_summary, render
 from bsprof.report.answer import report_answer
-from bsprof.report.comparison import comparison_summary, memory_table
+from bsprof.report.by_size import memory_table
+from bsprof.report.comparison import comparison_summary
 from bsprof.report.figures import drawings
 from bsprof.report.predicted import drawn_point, stage_table, terms_table
 from bsprof.report.stack import stack, stack_table
@@ -47,7 +48,7 @@ def test_only_figures_of_memory_are_drawn(predicted: Profile) -> None:
 
 
 def test_a_measured_profile_has_none_of_them(profile: Profile) -> None:
-    assert keys(profile) == ["throughput", "micro-step", "memory", "categories"]
+    assert keys(profile) == ["throughput", "micro-step", "roofline", "memory", "categories"]
 
 
 def test_with_times_the_figures_of_time_come_back(predicted: Profile, profile: Profile) -> None:
@@ -61,7 +62,7 @@ def test_with_times_the_figures_of_time_come_back(predicted: Profile, profile: P
     assert keys(timed) == ["throughput", "micro-step", "memory", "stack", "timeline", "modules"]
     answer = report_answer(build_report([("a", timed)]))
     assert answer is not None
-    assert answer.kicker.startswith("Fastest")
+    assert answer.kicker.startswith("Best predicted size")
 
 
 def test_what_little_is_known_is_enough(predicted: Profile) -> None:
@@ -162,7 +163,7 @@ def test_a_report_with_a_recommendation_is_drawn(kind: str, predicted: Profile) 
 def test_the_terminal_shows_the_verdict_columns(predicted: Profile) -> None:
     summary = profile_summary("", predicted)
     assert summary.title == (
-        "gpt-tiny: the largest micro-batch that fits is 35 (34 to 37); no time is predicted"
+        "gpt-tiny: the largest micro-batch that fits is 35 (34 to 37); the profile holds no time"
     )
     facts = dict(summary.facts)
     assert facts["predicted for"] == "NVIDIA GeForce RTX 4090"
@@ -363,7 +364,7 @@ def test_a_comparison_with_a_prediction_is_drawn(
 
 def test_measured_comparisons_are_as_they_were(profile_of: Callable[..., Profile]) -> None:
     comparison = compare_profiles([("a", profile_of()), ("b", profile_of(device="other"))])
-    assert comparison.memory == ()
+    assert comparison.by_size == ()
     assert comparison.against == ()
     assert comparison_summary(comparison).more == ()
 

@@ -1,4 +1,4 @@
-"""Memory of several profiles by size, and what was predicted against what was measured."""
+"""Several profiles size by size, and what was predicted against what was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from bsprof.recommend.curve import MEMORY_FIELDS
 from bsprof.records import Origin, Point, Profile, Quantity, WorkloadSpec
 
+TIME_FIELD = "micro_step_s"
 FIELD_NAMES = {
+    TIME_FIELD: "the time of a micro-step",
     "device_used_bytes": "memory used",
     "peak_reserved_bytes": "reserved memory",
     "peak_allocated_bytes": "allocated memory",
@@ -18,7 +20,7 @@ FIELD_NAMES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeMemory:
+class SizePoints:
     """One micro-batch size in all profiles.
 
     Attributes:
@@ -36,7 +38,7 @@ class AgainstMeasured:
 
     Attributes:
         predicted, measured: Indices of the two profiles.
-        field: What is compared: the best of `MEMORY_FIELDS` that both have.
+        field: What is compared: the best of `MEMORY_FIELDS` that both have, or `TIME_FIELD`.
         sizes: Sizes that both have, ascending.
         ratios: Predicted over measured, one per size.
         inside: How many measured values lie in the predicted 90 % interval.
@@ -57,19 +59,22 @@ class AgainstMeasured:
         return statistics.median(self.ratios) - 1
 
 
-def memory_by_size(profiles: Sequence[Profile]) -> tuple[SizeMemory, ...]:
+def points_by_size(profiles: Sequence[Profile]) -> tuple[SizePoints, ...]:
     """Every size with its points, ascending; empty where all profiles were measured."""
     if all(p.origin is Origin.MEASURED for p in profiles):
         return ()
     sizes = sorted({point.micro_batch_size for p in profiles for point in p.points})
     return tuple(
-        SizeMemory(micro_batch_size=size, points=tuple(p.point(size) for p in profiles))
+        SizePoints(micro_batch_size=size, points=tuple(p.point(size) for p in profiles))
         for size in sizes
     )
 
 
 def against_measured(profiles: Sequence[Profile]) -> tuple[AgainstMeasured, ...]:
-    """Each predicted profile against the first measured one of its workload and kind of device."""
+    """Each predicted profile against the first measured one of its workload and kind of device.
+
+    By memory, and on a device of one name by time as well.
+    """
     return tuple(_pairs(profiles))
 
 
@@ -79,9 +84,13 @@ def _pairs(profiles: Sequence[Profile]) -> Iterator[AgainstMeasured]:
             continue
         for other_index, other in enumerate(profiles):
             if other.origin is Origin.MEASURED and _alike(profile, other):
-                found = _against(index, profile, other_index, other)
-                if found is not None:
-                    yield found
+                groups: list[Sequence[str]] = [MEMORY_FIELDS]
+                if profile.device.name == other.device.name:
+                    groups.append((TIME_FIELD,))
+                pairs = [_against(g, index, profile, other_index, other) for g in groups]
+                found = [pair for pair in pairs if pair is not None]
+                if found:
+                    yield from found
                     break
 
 
@@ -95,9 +104,9 @@ def _without_seed(spec: WorkloadSpec) -> WorkloadSpec:
 
 
 def _against(
-    index: int, predicted: Profile, other_index: int, measured: Profile
+    fields: Sequence[str], index: int, predicted: Profile, other_index: int, measured: Profile
 ) -> AgainstMeasured | None:
-    for field in MEMORY_FIELDS:
+    for field in fields:
         pairs = dict(_values(field, predicted, measured))
         if pairs:
             return AgainstMeasured(

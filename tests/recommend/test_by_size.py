@@ -17,9 +17,9 @@ from recommend_profiles import (
     profile_of,
 )
 
+from bsprof.recommend.by_size import against_measured
 from bsprof.recommend.compare import compare_profiles
 from bsprof.recommend.compare_document import comparison_document
-from bsprof.recommend.compare_memory import against_measured
 from bsprof.records import Precision, WorkloadSpec
 
 
