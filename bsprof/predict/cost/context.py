@@ -27,8 +27,10 @@ class Call:
 
     @property
     def moved(self) -> int:
-        """Bytes at its border, as counted when it was traced."""
-        return self.number("moved")
+        """Bytes at its border, as counted when it was traced; else of all operands, once each."""
+        if "moved" in self.operator.attributes:
+            return self.number("moved")
+        return sum(o.bytes for o in (*self.operator.inputs, *self.operator.outputs))
 
     @property
     def hardware_flops(self) -> int:

@@ -29,7 +29,9 @@ def plain(call: Call, work_class: WorkClass) -> tuple[Work, ...]:
     """Bytes, and no more."""
     if "lists" in call.operator.attributes and work_class is not WorkClass.OPTIMIZER_FUSED:
         work_class = WorkClass.OPTIMIZER_FOREACH
-    return (call.work(work_class),)
+    variant = call.operator.attributes.get("approximate")
+    name = call.operator.name if variant in (None, "none") else f"{call.operator.name}_{variant}"
+    return (call.work(work_class, name=name),)
 
 
 def reduction(call: Call) -> tuple[Work, ...]:

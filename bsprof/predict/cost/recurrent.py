@@ -22,11 +22,13 @@ def recurrent(call: Call) -> tuple[Work, ...]:
     directions = 2 if operator.attributes.get("bidirectional") else 1
     units = call.number("hidden_size") or (weights[1].shape[1] if len(weights) > 1 else 1)
     gates = weights[0].shape[0] // units if weights else 1
-    batch_first = bool(operator.attributes.get("batch_first"))
+    # oneDNN's operator is one layer in one direction, and always has steps first.
+    is_layer = "mkldnn" in operator.name
+    batch_first = bool(operator.attributes.get("batch_first")) and not is_layer
     is_packed = len(given.shape) == 2
     samples = 1 if is_packed else given.shape[0 if batch_first else 1]
     steps = max(1, prod(given.shape[:-1]) // samples)
-    sequences = layers * directions
+    sequences = 1 if is_layer else layers * directions
     return (
         call.work(
             WorkClass.RNN,

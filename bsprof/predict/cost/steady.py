@@ -157,16 +157,16 @@ def _parts(
     from the optimizer step on."""
     marks, operators = stream.marks, stream.operators
     update = max((mark.update for mark in marks), default=0)
-    begin = next((n for n, mark in enumerate(marks) if mark.update == update), 0)
-    number = max(0, begin - 1)
-    position = marks[begin].position if marks else 0
+    position = next((mark.position for mark in marks if mark.update == update), 0)
+    number = max(0, bisect_left(marks, position, key=_position) - 1)
     found: dict[int, list[Operator]] = {}
     for operator in operators[bisect_left(operators, position, key=_position) :]:
         # Between two events a part may end and the next begin: the phase says which it was.
+        sure = bisect_left(marks, operator.position, key=_position) - 1
         last = bisect_right(marks, operator.position, key=_position) - 1
-        while last > number and marks[last].phase is not operator.phase:
-            last -= 1
-        number = max(number, last)
+        number = max(number, sure)
+        while number < last and marks[number].phase is not operator.phase:
+            number += 1
         found.setdefault(number, []).append(operator)
     first: list[Operator] = []
     later: list[Operator] = []

@@ -140,3 +140,42 @@ def test_a_result_that_only_elementwise_operators_read_is_not_written():
         graph.output((d, b))
 
     assert planned(build) == ["sin_default", "mm_default", "cos_default"]
+
+
+def test_of_a_table_its_rows_are_read_and_of_a_split_its_part():
+    aten = torch.ops.aten
+    graph = fx.Graph()
+
+    def node(made: fx.Node, *shape: int) -> fx.Node:
+        made.meta["val"] = torch.empty(shape, device="meta")
+        return made
+
+    table, index = node(graph.placeholder("table"), 50, 8), node(graph.placeholder("index"), 3)
+    whole = node(graph.placeholder("whole"), 3, 24)
+    rows = node(graph.call_function(aten.embedding.default, (table, index)), 3, 8)
+    part = node(graph.call_function(aten.slice.Tensor, (whole, 1, 0, 8)), 3, 8)
+    added = node(graph.call_function(aten.add.Tensor, (rows, part)), 3, 8)
+    summed = node(graph.call_function(aten.sum.dim_IntList, (added, [1])), 3)
+    twice = node(graph.call_function(aten.add.Tensor, (part, whole)), 3, 24)
+    graph.output((added, summed, twice))
+
+    first, second, third = schedule_of(graph).steps
+    assert first.elements == {table: 24, whole: 24}
+    assert not first.reduces
+    assert (second.elements, second.reduces) == ({}, True)
+    assert third.elements == {}  # the part, and the whole of it
+    assert set(third.reads) == {whole}
+
+
+def test_what_a_compiled_trace_says_of_its_kernels():
+    found = trace(WorkloadSpec(model=f"{__file__}:chain", compile=True), 8).stream.operators
+    inside = [op for op in found if not {"fused", "compiled"}.isdisjoint(op.attributes)]
+    assert {op.attributes["operator_class"] for op in inside} >= {"fused", "matmul"}
+    for operator in inside:
+        if "fused" in operator.attributes and operator.inputs:
+            read = [int(part) for part in str(operator.attributes["reads"]).split(",")]
+            assert len(read) == len(operator.inputs)
+            assert all(r <= o.bytes for r, o in zip(read, operator.inputs, strict=True))
+        elif "fused" not in operator.attributes:
+            assert operator.attributes["compiled"] is True
+            assert operator.attributes["moved"] > 0

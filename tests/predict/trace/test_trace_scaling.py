@@ -124,3 +124,33 @@ def test_sizes_of_one_are_left_to_a_trace():
     family = StreamFamily.of(made(2, 8, (2,)), made(5, 20, (5,)))
     with pytest.raises(ValueError, match="begins at 2"):
         family.at(1)
+
+
+def test_counts_that_are_no_line_do_not_stop_sizes_from_scaling():
+    def made(size, flops, **attributes):
+        operator = Operator(
+            position=0,
+            name="aten.something",
+            module=0,
+            phase=Phase.FORWARD,
+            backward=False,
+            inputs=(Operand(shape=(size, 4), dtype="float32"),),
+            outputs=(),
+            attributes={"flops": flops, **attributes},
+        )
+        return Stream(
+            micro_batch_size=size,
+            sizes=(),
+            categories=(),
+            modules=(),
+            module_names=("",),
+            streams=(),
+            events=(),
+            marks=(),
+            operators=(operator,),
+        )
+
+    family = StreamFamily.of(made(2, 25), made(4, 52))
+    assert family.at(8).operators[0].attributes["flops"] == pytest.approx(106, abs=3)
+    exact = StreamFamily.of(made(2, 20, reads="8,16"), made(4, 40, reads="16,16"))
+    assert exact.at(8).operators[0].attributes == {"flops": 80, "reads": "32,16"}
