@@ -7,7 +7,7 @@ alike at all sizes; the machine as a whole may be faster or slower than others o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -176,14 +176,14 @@ class TimeModel:
             optimizer_step_s=spread_of_outcomes(nominal[2], updates) if trains else None,
             update_s=spread_of_outcomes(nominal[1] + nominal[2], [s + u for _, s, u in worlds]),
             accumulation_s=self._part(costs.accumulation).device_s * self.correction.scale,
-            forward=forward,
-            micro_step=micro,
-            optimizer=optimizer,
+            forward=self._corrected(forward),
+            micro_step=self._corrected(micro),
+            optimizer=self._corrected(optimizer, self.correction.optimizer_scale),
             regime=self._regime(micro, nominal[0]),
             worlds=TimeWorlds(
-                micro_step_s=steps,
-                micro_step_sync_s=syncs if several else (),
-                optimizer_step_s=updates if trains else (),
+                micro_step_s=_kept(steps),
+                micro_step_sync_s=_kept(syncs) if several else (),
+                optimizer_step_s=_kept(updates) if trains else (),
             ),
             heaviest=self._heaviest(costs),
             model_flops=costs.model_flops,
@@ -201,6 +201,15 @@ class TimeModel:
             by_regime[regime] = by_regime.get(regime, 0.0) + count * seconds
         host = sum(count * self.roofline.host_seconds((work,)) for work, count in part)
         return PartTime(by_class_s=by_class, host_s=host, by_regime_s=by_regime)
+
+    def _corrected(self, part: PartTime, more: float = 1.0) -> PartTime:
+        """A part with what a measurement said of device and host."""
+        device = self.correction.scale * more
+        return PartTime(
+            by_class_s={key: device * s for key, s in part.by_class_s.items()},
+            host_s=self.correction.host_scale * part.host_s,
+            by_regime_s={key: device * s for key, s in part.by_regime_s.items()},
+        )
 
     def _of(self, work: Work) -> tuple[float, Regime]:
         """Seconds of the device for one work, and what binds them; works repeat over sizes."""
@@ -301,6 +310,11 @@ def shape_words(work: Work) -> str:
     if work.rows and work.columns:
         return f"{work.rows} x {work.columns}, {work.compute}"
     return f"{format_bytes(work.bytes)}, {work.compute}"
+
+
+def _kept(seconds: Sequence[float]) -> tuple[float, ...]:
+    """To six digits, which is more than they are worth: they fill a profile's file."""
+    return tuple(float(f"{s:.6g}") for s in seconds)
 
 
 def _together(a: PartTime, b: PartTime) -> PartTime:
