@@ -135,7 +135,7 @@ class _Run:
                 found=f"{device.name}",
                 next_step="use --device cpu or --device cuda",
             )
-        capability = _capability(device)
+        capability = capability_of(device)
         chosen = [
             b
             for b in (benchmarks(device.kind) if only is None else only)
@@ -229,7 +229,7 @@ def _order(chosen: Sequence[Benchmark], number: int) -> list[Benchmark]:
     return first + others
 
 
-def _capability(device: DeviceSnapshot) -> tuple[int, int] | None:
+def capability_of(device: DeviceSnapshot) -> tuple[int, int] | None:
     """Compute capability; None for a processor."""
     text = device.details.get("capability")
     if device.kind == CPU or not isinstance(text, str):

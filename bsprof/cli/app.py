@@ -25,6 +25,7 @@ COMMANDS = (
     "recommend",
     "report",
     "compare",
+    "calibrate",
     "validate",
     "profiles",
     "models",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MEASURING_ONLY = {
     "time_budget": "a prediction measures nothing and takes seconds",
     "find_max": "a prediction always looks for the largest size",
-    "relative_error": "it is about timing, and a prediction times nothing",
+    "relative_error": "it is about measured times",
     "loader": "a loader is measured, on the machine that is to train",
     "resume": "a prediction is made anew, in seconds",
 }
@@ -208,15 +208,20 @@ def _show(terminal: Terminal, profiles: Sequence[Profile], paths: Sequence[Path]
 
     columns = () if terminal.verbosity else _POINT_COLUMNS
     for profile, path in zip(profiles, paths, strict=True):
-        show_summary(terminal, profile_summary(str(path), profile), columns=columns)
+        summary = profile_summary(str(path), profile, detailed=bool(terminal.verbosity))
+        show_summary(terminal, summary, columns=columns)
 
 
 def _of_catalogue(name: str) -> DeviceSpec:
+    from bsprof.hardware.calibration import calibrated_devices
     from bsprof.hardware.catalogue import find_device
 
     try:
         return find_device(name)
     except UnknownDevice as unknown:
+        for spec in calibrated_devices():
+            if spec.name == name:
+                return spec
         raise UnknownDevice(
             f"cannot find a device named {name!r}",
             found=unknown.found,
@@ -226,17 +231,17 @@ def _of_catalogue(name: str) -> DeviceSpec:
 
 
 def _this_machines(name: str) -> DeviceSpec:
-    """The catalogue's entry for an accelerator of this machine."""
+    """What is known of a device of this machine."""
     from bsprof.measure.devices.select import parse_device_name
     from bsprof.predict.here import device_here
 
     kind = parse_device_name(name).kind
-    if kind not in ("auto", "cuda"):
+    if kind not in ("auto", "cuda", "cpu"):
         raise UsageError(
-            f"cannot predict for {name}: predictions are for CUDA devices",
+            f"cannot predict for {name}: predictions are for CUDA devices and processors",
             next_step="leave --predict out to measure it, or name a device of `bsprof devices`",
         )
-    return device_here("cuda" if kind == "auto" else name)
+    return device_here(name)
 
 
 def _refuse(ctx: typer.Context, reasons: dict[str, str], where: str) -> None:

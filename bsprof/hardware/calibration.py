@@ -1,8 +1,8 @@
 """The fitted coefficients of the time model: those that travel with bsprof, and the user's own.
 
 The shipped file is `calibration_data/roofline.json`. Over it go the files of the folder that
-`BSPROF_CALIBRATION` names: `roofline.json` there replaces it, `rooflines/*.json` are devices,
-each written by `bsprof calibrate`.
+`BSPROF_CALIBRATION` names, by default `calibration` beside the store: `roofline.json` there
+replaces it, `rooflines/*.json` are devices, each written by `bsprof calibrate`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bsprof.errors import CalibrationError, ProfileFormatError
-from bsprof.hardware.catalogue import CALIBRATION_VARIABLE
+from bsprof.hardware.catalogue import CALIBRATION_VARIABLE, own_folder
 from bsprof.records.calibration import CALIBRATION_SCHEMA, Calibration, DeviceCalibration
 from bsprof.records.codec import from_json, to_json
+from bsprof.records.device import DeviceSpec
 from bsprof.store.data import data_folder
 from bsprof.store.files import atomic_write
 
@@ -34,8 +34,29 @@ def shipped_calibration() -> Calibration:
         CalibrationError: a file is missing or cannot be understood, or `BSPROF_CALIBRATION` is no
             folder.
     """
-    text = os.environ.get(CALIBRATION_VARIABLE, "").strip()
-    return _calibration(Path(text) if text else None, _state(Path(text) if text else None))
+    own = own_folder()
+    return _calibration(own, _state(own))
+
+
+def packaged_calibration() -> Calibration:
+    """The calibration that travels with bsprof, whatever the user has.
+
+    Raises:
+        CalibrationError: it is missing or cannot be understood.
+    """
+    return load_calibration(data_folder("calibration_data") / ROOFLINE_FILE)
+
+
+def calibrated_devices() -> tuple[DeviceSpec, ...]:
+    """Devices that the catalogue lacks and that were calibrated here, sorted by name.
+
+    Raises:
+        CalibrationError: as `shipped_calibration`.
+    """
+    own = own_folder()
+    files = sorted((own / DEVICE_FOLDER).glob("*.json")) if own is not None else []
+    specs = [load_device_calibration(file).spec for file in files]
+    return tuple(sorted((s for s in specs if s is not None), key=lambda spec: spec.name))
 
 
 def device_calibration_path(folder: Path, device: str) -> Path:
@@ -67,8 +88,13 @@ def save_calibration(file: Path, calibration: Calibration | DeviceCalibration) -
     Raises:
         OutputError: the file cannot be written.
     """
+    atomic_write(file, dump_calibration(calibration).encode())
+
+
+def dump_calibration(calibration: Calibration | DeviceCalibration) -> str:
+    """The text of a calibration's file."""
     document = {"schema": CALIBRATION_SCHEMA, **to_json(calibration)}
-    atomic_write(file, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def with_device(calibration: Calibration, device: DeviceCalibration) -> Calibration:

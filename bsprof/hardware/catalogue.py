@@ -18,10 +18,14 @@ from bsprof.errors import CalibrationError, UnknownDevice
 from bsprof.hardware.device_file import read_device_file
 from bsprof.records import DeviceSpec
 from bsprof.store.data import data_folder
+from bsprof.store.folder import store_folder
 from bsprof.units import format_bytes
 
 CALIBRATION_VARIABLE = "BSPROF_CALIBRATION"
 """Environment variable: a folder of the user's own, laid out like `calibration_data`."""
+
+CALIBRATION_FOLDER = "calibration"
+"""Name of that folder where the variable is not set: it lies beside the store of profiles."""
 
 NEXT_STEP = (
     "see `bsprof devices` for all of them; others can be added in the folder that "
@@ -44,7 +48,7 @@ def devices() -> tuple[DeviceSpec, ...]:
     Raises:
         CalibrationError: a file cannot be understood, or `BSPROF_CALIBRATION` is no folder.
     """
-    return tuple(_catalogue(_own_folder()).values())
+    return tuple(_catalogue(own_folder()).values())
 
 
 def find_device(
@@ -81,19 +85,27 @@ def find_device(
 
 def devices_named(name: str) -> tuple[DeviceSpec, ...]:
     """Every device that the name may mean, sorted by name: a short one may mean several."""
-    return _by_key(_own_folder()).get(_key(name), ())
+    return _by_key(own_folder()).get(_key(name), ())
 
 
 def near_names(name: str) -> list[str]:
     """Names of the catalogue that resemble the name, the nearest first; at most three."""
-    by_key = _by_key(_own_folder())
+    by_key = _by_key(own_folder())
     near = difflib.get_close_matches(_key(name), by_key, n=6, cutoff=0.6)
     return [*dict.fromkeys(device.name for key in near for device in by_key[key])][:3]
 
 
-def _own_folder() -> Path | None:
+def calibration_folder() -> Path:
+    """Where calibrations of the user's own are written; it need not exist."""
     text = os.environ.get(CALIBRATION_VARIABLE, "").strip()
-    return Path(text) if text else None
+    return (Path(text) if text else store_folder().parent / CALIBRATION_FOLDER).absolute()
+
+
+def own_folder() -> Path | None:
+    """The user's folder; None where there is none. One that the variable names may be missing."""
+    folder = calibration_folder()
+    named = os.environ.get(CALIBRATION_VARIABLE, "").strip()
+    return folder if named or folder.is_dir() else None
 
 
 @functools.cache

@@ -14,14 +14,14 @@ class Costs:
 
     Args:
         stream_at: The traced stream of a size, of one process alone.
-        compute_capability: Decides which multipliers and kernels there are.
+        compute_capability: Decides which multipliers and kernels there are; None off CUDA.
         precision: Decides which of them are used.
     """
 
     def __init__(
         self,
         stream_at: Callable[[int], Stream],
-        compute_capability: tuple[int, int],
+        compute_capability: tuple[int, int] | None,
         precision: Precision,
     ) -> None:
         self._stream_at = stream_at

@@ -127,7 +127,8 @@ class Forecast:
         timeline = None
         if draw:
             timeline = timeline_of(self._model.timeline(size), self._model.stream(size))
-        return point_of(prediction, usable_bytes, timeline)
+        reserves = self._model.conditions.device.kind != "cpu"
+        return point_of(prediction, usable_bytes, timeline, reserves=reserves)
 
     def _skipped(self, size: int) -> Point | None:
         if self._cap is None or size <= self._cap:

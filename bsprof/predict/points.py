@@ -23,7 +23,11 @@ UPDATES = 2
 
 
 def point_of(
-    prediction: MemoryPrediction, usable_bytes: int, timeline: Timeline | None = None
+    prediction: MemoryPrediction,
+    usable_bytes: int,
+    timeline: Timeline | None = None,
+    *,
+    reserves: bool = True,
 ) -> Point:
     """The point of a predicted size; its times are unknown.
 
@@ -33,15 +37,16 @@ def point_of(
         prediction: Of the size.
         usable_bytes: What the process may use.
         timeline: To keep along.
+        reserves: Whether the device has an allocator that keeps what is freed.
     """
     fits = prediction.verdict is not Verdict.OUT_OF_MEMORY
     return Point(
         micro_batch_size=prediction.micro_batch_size,
         status=PointStatus.OK if fits else PointStatus.OOM,
         peak_allocated_bytes=prediction.allocated_bytes,
-        peak_reserved_bytes=prediction.reserved_bytes,
+        peak_reserved_bytes=prediction.reserved_bytes if reserves else None,
         device_used_bytes=prediction.device_used_bytes,
-        first_step_peak_reserved_bytes=prediction.first_step_reserved_bytes,
+        first_step_peak_reserved_bytes=prediction.first_step_reserved_bytes if reserves else None,
         alloc_retries=prediction.alloc_retries if fits else None,
         peak_phase=prediction.peak_phase,
         peak_by_category_bytes=dict(prediction.by_category_bytes),

@@ -101,12 +101,13 @@ def _snapshot(conditions: Conditions) -> DeviceSnapshot:
         details["compute_capability"] = f"{major}.{minor}"
     return DeviceSnapshot(
         # torch calls AMD's devices cuda as well.
-        kind="cuda",
+        kind="cpu" if device.kind == "cpu" else "cuda",
         name=device.title,
         capacity_bytes=round(device.capacity_bytes.value),
         usable_bytes=conditions.usable_bytes(),
         other_bytes=conditions.other_bytes,
         limit_source="option" if conditions.is_limited else "catalogue",
+        threads=device.compute_units if device.kind == "cpu" else None,
         compute_units=device.compute_units,
         details=details,
     )
@@ -146,6 +147,13 @@ def _notes(answer: Answer, conditions: Conditions) -> Iterator[Note]:
         yield Note(
             code="rocm",
             message="AMD's libraries are not modelled: this is how CUDA's would behave",
+        )
+    if conditions.device.kind == "cpu":
+        yield Note(
+            code="heap",
+            message="the C heap is taken to hand out memory as torch's caching allocator does: "
+            "what is used of the device is a rough figure, live bytes are exact",
+            hint="measure a sweep on this machine to learn how large a micro-batch fits",
         )
     if answer.largest is not None and (answer.after_flush or 0) > answer.largest.value:
         yield Note(

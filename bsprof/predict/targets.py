@@ -11,6 +11,8 @@ ROCM_CAPABILITY = (9, 0)
 
 def trace_target(device: DeviceSpec, software: Software) -> TraceTarget:
     """The target of a device's traces."""
+    if device.kind == "cpu":
+        return TraceTarget(semantics=Semantics.CPU, software=software)
     return TraceTarget(
         semantics=Semantics.CUDA,
         compute_capability=device.compute_capability or ROCM_CAPABILITY,

@@ -60,6 +60,8 @@ def library_insertions(
         precision: Whether 32-bit convolutions may use TF32 follows from it.
         cublas_config: Value of `CUBLAS_WORKSPACE_CONFIG`; None is unset.
     """
+    if device.kind == "cpu":  # oneDNN's and MKL's own memory is not known, and is not torch's
+        return []
     units = Units.of(device.compute_capability, precision)
     insertions = cublas.workspace_insertions(stream, device, software, cublas_config)
     target = trace_target(device, software)
