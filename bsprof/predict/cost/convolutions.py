@@ -44,6 +44,7 @@ class _Rules:
         works = [
             self._product(kind, (data, weight, out), call.hardware_flops, calls),
             *self._layouts((data,), (out,)),
+            *self._laid_out(),
         ]
         if len(call.operator.inputs) > 2 and not given.is_depthwise:
             # `Convolution.cpp`, `_convolution`: the bias is added in place after cuDNN.
@@ -69,6 +70,7 @@ class _Rules:
             works += [self._product(kind, (out, data, weight), flops, calls)]
             works += self._layouts((data, out), ())
             calls = 0
+        works += self._laid_out()
         if len(mask) > 2 and mask[2]:
             # `Convolution.cpp`, `convolution_backward`: a sum over samples and places.
             works.append(call.part(WorkClass.REDUCTION, bytes=out.bytes, calls=calls))
@@ -119,25 +121,26 @@ class _Rules:
         return outer, inner, places
 
     def _layouts(self, read: tuple[Operand, ...], written: tuple[Operand, ...]) -> list[Work]:
-        """Copies between layouts around one kernel: of what it reads, and what it writes.
+        """Copies around one kernel that cuDNN makes: of what it reads, and what it writes.
 
         Tensor cores multiply channels-last tiles: cuDNN turns an NCHW operand and turns the result
         back; on Volta and Turing the kernel itself writes NCHW (`..._nhwc2nchw_...`, of which
         nvprof shows as many as convolutions, and no copy of an output: tensorflow#15897). 1 x 1
-        kernels in 32 bit are plain products, which take either layout. Where the operands are to
-        lie with channels last and one does not, torch copies that one. Weights are small.
+        kernels in 32 bit are plain products, which take either layout. Weights are small.
         """
         given = self._convolution
-        if given.is_depthwise or self._is_laid_out:
+        if given.is_depthwise or given.channels_last or self._is_laid_out:
             return []
-        if given.channels_last:
-            around = (*read, *written)
-            copied = [o for o in copied_operands(given, backward=True) if o in around]
-        elif not self._on_tensor_cores or (self._compute == "tf32" and given.is_pointwise):
-            copied = []
-        else:
-            copied = [*read, *(() if self._call.multipliers.turns_results else written)]
-        return [self._copy(operand) for operand in copied]
+        if not self._on_tensor_cores or (self._compute == "tf32" and given.is_pointwise):
+            return []
+        turned = () if self._call.multipliers.turns_results else written
+        return [self._copy(operand) for operand in (*read, *turned)]
+
+    def _laid_out(self) -> list[Work]:
+        """Copies that torch makes, once, of operands that do not lie with channels last as others
+        do."""
+        is_backward = self._call.operator.name in BACKWARD
+        return [self._copy(o) for o in copied_operands(self._convolution, backward=is_backward)]
 
     @property
     def _is_laid_out(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from made_operators import AMPERE, VOLTA, half, operator, tensor, works
 
@@ -163,6 +165,10 @@ def test_channels_last_needs_no_copies_but_of_what_lies_otherwise():
     product, copied = works(mixed)
     assert product.channels_last
     assert (copied.work_class, copied.bytes) == (WorkClass.LAYOUT, 2 * bytes_of(IN, item=2))
+    # Backward it is made once for both gradients.
+    again = backward(half)
+    inputs = (last(*OUT), half(*IN), last(*WEIGHT))
+    assert len(layouts(works(dataclasses.replace(again, inputs=inputs)))) == 1
 
 
 @pytest.mark.parametrize(
