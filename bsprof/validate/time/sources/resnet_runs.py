@@ -75,6 +75,7 @@ class ImageRuns:
             spec=WorkloadSpec(
                 model=self.models[model],
                 image_size=row.count("image_size"),
+                seq_len=row.count("seq_len"),
                 precision=precision,
                 optimizer=name,
                 optimizer_options=options,
