@@ -104,10 +104,12 @@ def reason_against(ground: Ground, other: Candidate, excess: Quantity) -> str:
             f"Needs up to {format_bytes(other.ceiling_bytes)}, and the headroom leaves "
             f"{format_bytes(ground.limit_bytes)}."
         )
-    if other.interpolated and excess.value <= TIE_SHARE:
-        return f"Not {ground.found} itself, and not clearly faster than a size that was."
     found = slower_or_faster(excess)
     found = f"{found[0].upper()}{found[1:]}"
+    if other.interpolated and excess.high < -TIE_SHARE:
+        return f"{found}, but not {ground.found} itself."
+    if other.interpolated and excess.value <= TIE_SHARE:
+        return f"Not {ground.found} itself, and not clearly faster than a size that was."
     if excess.value > 0:
         return f"{found}."
     if ground.target.objective is Objective.MEMORY:
@@ -163,6 +165,11 @@ def _why(ground: Ground) -> str:
     of_sizes = f"Of {plural(len(measured), f'{ground.found} size')} that fit"
     if len(choice.fitting) == 1:
         return f"{size} is the only size that answers the question within the memory limit."
+    if ground.target.objective is Objective.MEMORY and choice.chosen is fastest:
+        return (
+            f"{size} is the fastest, and no smaller size takes at most "
+            f"{format_share(MEMORY_SLOWDOWN)} longer."
+        )
     if ground.target.objective is Objective.MEMORY:
         return (
             f"{size} needs the least memory among the sizes that take at most "
@@ -174,7 +181,8 @@ def _why(ground: Ground) -> str:
             f"to beat every {ground.found} size that fits by more than {format_share(TIE_SHARE)}."
         )
     if choice.chosen is fastest:
-        return f"{of_sizes}, {size} takes the least time per {ground.whole}."
+        takes = "is predicted to take" if ground.is_predicted else "takes"
+        return f"{of_sizes}, {size} {takes} the least time per {ground.whole}."
     excess = ground.splitting.excess(choice.chosen, fastest)
     if size < fastest.micro_batch_size and excess.high <= TIE_SHARE:
         return (

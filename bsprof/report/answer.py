@@ -20,6 +20,7 @@ from bsprof.report.words import (
     largest_fitting,
     pieces_text,
     quantity_text,
+    regime_text,
     size_range_text,
     status_text,
 )
@@ -144,7 +145,10 @@ def _best_predicted(view: ProfileView, best: Point) -> Answer:
     profile, used = view.profile, best.device_used_bytes
     facts = dict(time_facts(profile))
     sure = facts.pop("how sure", "")
-    facts["samples/s"] = facts["samples/s"].partition(" in ")[0]
+    facts.pop("bound by", None)
+    for name, rest in (("samples/s", " in "), ("knee", ", ")):
+        facts[name] = facts.get(name, "").partition(rest)[0]
+    facts["regime"] = f"{regime_text(best)} bound" if regime_text(best) else ""
     facts["micro-step"] = quantity_text(best.micro_step_s, format_seconds)
     facts["MFU"] = "" if best.mfu is None else quantity_text(best.mfu, format_share)
     facts["peak memory"] = quantity_text(used, format_bytes)

@@ -28,7 +28,8 @@ from bsprof.units import format_bytes, format_count
 _WIDTH_IN, _HEIGHT_IN = 5.6, 3.7  # small enough that text stays readable on a phone
 _PNG_WIDTH_IN, _PNG_ROW_IN, _PNG_HEAD_IN, _PNG_DPI = 13.0, 4.3, 1.5, 130
 _PNG_LINE_IN = 0.25  # more heading, for one more line
-_HEADING_CHARACTERS = 1780  # letters that fit across the picture, times their size in points
+# Letters that fit across the picture, times their size in points.
+_HEADING_CHARACTERS = {"normal": 1650, "bold": 1480}
 _HEADING_FACTS = ("effective batch", "update", "samples/s", "peak memory", "regime")
 
 
@@ -123,7 +124,7 @@ def _heading(figure: object, data: ReportData, height: float) -> None:
         figure.text(  # type: ignore[attr-defined]
             0.015,
             1 - offset / height,
-            drawable_text(text, int(_HEADING_CHARACTERS / size)),
+            drawable_text(text, int(_HEADING_CHARACTERS[weight] / size)),
             fontsize=size,
             fontweight=weight,
             color=LIGHT[role],
@@ -146,9 +147,10 @@ def _fastest_text(data: ReportData) -> str:
             parts.append(f"{label}no micro-batch size ran")
         elif is_timed_prediction(view.profile) and best.micro_step_s is not None:
             step = per_second(best.micro_batch_size, best.micro_step_s)
-            rate = quantity_text(step, format_count)
+            rate = format_count(step.value) if label else quantity_text(step, format_count)
+            says = "" if label else "predicted "
             parts.append(
-                f"{label}micro-batch {best.micro_batch_size:,}, predicted {rate} samples/s in "
+                f"{label}micro-batch {best.micro_batch_size:,}, {says}{rate} samples/s in "
                 "micro-steps"
             )
         else:

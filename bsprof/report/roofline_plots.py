@@ -10,8 +10,9 @@ from typing import Any
 from bsprof.measure.derive import COMPUTE_TYPE
 from bsprof.records import DevicePeaks, Point, Profile, Quantity, per_second
 from bsprof.report.data import ProfileView, ReportData
-from bsprof.report.panel import Panel, legend_below
-from bsprof.report.theme import drawable_text, series_style
+from bsprof.report.panel import Panel
+from bsprof.report.theme import series_style
+from bsprof.report.time_plots import profile_legend
 from bsprof.report.words import quantity_text
 from bsprof.units import format_count, format_rate
 
@@ -19,7 +20,7 @@ _TERA, _GIGA = 1e12, 1e9
 _ROOM = 1.6  # factor of room around what is shown
 _LEAST_REACH = 2.0  # the axis of intensity reaches at least this factor to either side of a ridge
 _LABEL_SIZE = 8.5
-_APART_ACROSS, _APART_UP = 22.0, 11.0  # marks nearer than this, in points, share one label
+_APART_ACROSS, _APART_UP = 15.0, 11.0  # marks nearer than this, in points, share one label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def draw_roofline(panel: Panel, data: ReportData) -> None:
         if len(shown) == 1:
             _names_of_roofs(panel, view, view.profile.peaks, unit)
     if len(shown) > 1:
-        _legend(panel, [(i, view) for i, view, _ in shown])
+        profile_legend(panel, data.views, lambda view: bool(roof_points(view.profile)))
 
 
 def _words(at: RoofPoint) -> str:
@@ -160,28 +161,33 @@ def _roof(
 
 
 def _labels(panel: Panel, points: Sequence[RoofPoint], unit: float, role: str) -> None:
-    """The micro-batch left of each mark; marks that nearly touch share a label: `8 to 22`."""
+    """The micro-batch beside each mark; marks that nearly touch share a label: `8 to 22`.
+
+    Left of the mark, but for the largest sizes: as sizes grow, marks go to the right.
+    """
     pixels = 72.0 / panel.axes.figure.dpi
     groups: list[list[RoofPoint]] = []
-    last = (0.0, 0.0)
+    first = (0.0, 0.0)
     for at in sorted(points, key=lambda at: at.point.micro_batch_size):
         place = panel.axes.transData.transform((at.intensity, at.flops_per_s.value / unit))
         x, y = (float(pixel) * pixels for pixel in place)
-        if groups and abs(x - last[0]) < _APART_ACROSS and abs(y - last[1]) < _APART_UP:
+        if groups and abs(x - first[0]) < _APART_ACROSS and abs(y - first[1]) < _APART_UP:
             groups[-1].append(at)
         else:
             groups.append([at])
-        last = x, y
+            first = x, y
     for group in groups:
         sizes = [at.point.micro_batch_size for at in group]
         text = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-        leftmost = min(group, key=lambda at: at.intensity)
+        last = group is groups[-1]
+        pick = max if last else min
+        beside = pick(group, key=lambda at: at.intensity)
         panel.axes.annotate(
             text,
-            (leftmost.intensity, leftmost.flops_per_s.value / unit),
-            xytext=(-7, 0),
+            (beside.intensity, beside.flops_per_s.value / unit),
+            xytext=(8 if last else -7, 0),
             textcoords="offset points",
-            ha="right",
+            ha="left" if last else "right",
             va="center",
             color=panel.colours[role],
             fontsize=_LABEL_SIZE,
@@ -206,18 +212,3 @@ def _names_of_roofs(panel: Panel, view: ProfileView, peaks: DevicePeaks, unit: f
         x = math.sqrt(low * corner)
         text = format_rate(slope, "B/s")
         panel.axes.annotate(text, (x, slope * x / unit), xytext=(-6, 5), ha="right", **style)
-
-
-def _legend(panel: Panel, views: Sequence[tuple[int, ProfileView]]) -> None:
-    for index, view in views:
-        role, dash, marker = series_style(index)
-        panel.axes.plot(
-            [],
-            [],
-            color=panel.colours[role],
-            linestyle=dash,
-            marker=marker,
-            label=drawable_text(view.label),
-        )
-    longest = max(len(view.label) for _, view in views)
-    legend_below(panel, columns=1 if longest > 24 else 3)

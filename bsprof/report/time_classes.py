@@ -25,7 +25,7 @@ _GROUPS: Mapping[str, tuple[str, tuple[WorkClass, ...]]] = {
         ),
     ),
     "attention": ("series3", (WorkClass.ATTENTION_FORWARD, WorkClass.ATTENTION_BACKWARD)),
-    "normalisation": (
+    "norms and softmax": (
         "series4",
         (WorkClass.NORMALISATION, WorkClass.NORMALISATION_BACKWARD, WorkClass.SOFTMAX),
     ),
@@ -51,7 +51,7 @@ GROUPS: Mapping[str, str] = {
 
 _MEANINGS = {
     "matrix products": "Matrix products, recurrent layers and Fourier transforms.",
-    "normalisation": "Normalisation and softmax.",
+    "norms and softmax": "Normalisation, and softmax also of the loss.",
     "elementwise": "Elementwise operators, fused ones, dropout's random numbers, copies and casts.",
     OTHER: "Embeddings, losses, reductions, pooling, indexing and the rest.",
     WAITING: "The device waits: for the host to start operators, or for other ranks.",

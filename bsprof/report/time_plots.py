@@ -11,6 +11,7 @@ from bsprof.report.theme import drawable_text, series_style
 from bsprof.report.words import failure_text, quantity_text, status_text
 from bsprof.units import format_count, format_seconds
 
+_LEGEND_LETTERS, _HANDLE_LETTERS = 64, 6  # that fit below a figure, and that a mark takes
 _LOG_TIMES = 12.0  # times that reach further than this are shown on a logarithmic axis
 
 
@@ -227,4 +228,9 @@ def profile_legend(
             marker=marker,
             label=drawable_text(view.label),
         )
-    legend_below(panel, columns=1 if max(len(v.label) for v in views) > 24 else 3)
+    legend_below(panel, columns=_columns(max(len(v.label) for v in views)))
+
+
+def _columns(longest: int) -> int:
+    """How many labels of so many letters a legend has room for beside each other."""
+    return max(1, min(3, _LEGEND_LETTERS // (longest + _HANDLE_LETTERS)))

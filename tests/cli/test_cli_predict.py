@@ -166,7 +166,7 @@ def test_where_nothing_fits_the_status_is_4_and_the_profile_is_kept(run, predict
     [
         (["--time-budget", "2m"], 2, "--time-budget has no effect with a pred", "measures nothing"),
         (["--find-max"], 2, "--find-max has no effect with a prediction", "always looks"),
-        (["--relative-error", "1%"], 2, "--relative-error has no effect", "timing"),
+        (["--relative-error", "1%"], 2, "--relative-error has no effect", "measured times"),
         (["--loader", "data.py:make"], 2, "--loader has no effect", "measured"),
         (["--resume"], 2, "--resume has no effect", "anew"),
         (["--software", "torch=2"], 2, "cannot read --software", "torch=2.13,cudnn=9"),
@@ -225,7 +225,7 @@ def test_predict_without_an_accelerator_names_the_way(run, monkeypatch):
     monkeypatch.setattr("bsprof.predict.here.device_here", none_here)
     outcome = run("sweep", "--model", "gpt-tiny", "--predict")
     assert outcome.status == 3
-    assert "cannot predict for this machine's cuda" in outcome.err
+    assert "cannot predict for this machine's auto" in outcome.err
 
 
 def test_predict_is_for_the_device_of_this_machine(run, prediction, monkeypatch):
@@ -238,7 +238,7 @@ def test_predict_is_for_the_device_of_this_machine(run, prediction, monkeypatch)
     monkeypatch.setattr("bsprof.predict.here.device_here", here)
     assert run("sweep", "--model", "gpt-tiny", "--predict").status == 0
     assert run("sweep", "--model", "gpt-tiny", "--predict", "--device", "cuda:1").status == 0
-    assert asked == ["cuda", "cuda:1"]
+    assert asked == ["auto", "cuda:1"]
     assert [call["devices"][0].name for call in prediction.calls] == ["rtx-4090", "rtx-4090"]
 
 
