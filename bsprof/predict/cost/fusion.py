@@ -55,8 +55,12 @@ class _Kernel:
             self.results = results
         for operand, read in zip(operator.inputs, _reads(operator), strict=True):
             key = _key(operand)
-            if key not in self.writes:
-                self.reads[key] = max(read, self.reads.get(key, 0))
+            if key in self.writes:
+                continue
+            before = self.reads.get(key, 0)
+            # Parts of one tensor are taken for different parts.
+            is_part = max(before, read) < operand.bytes
+            self.reads[key] = min(before + read, operand.bytes) if is_part else max(before, read)
         for operand in operator.outputs:
             self.writes[_key(operand)] = operand.bytes
         self.members.append(operator)
@@ -75,14 +79,14 @@ def fused_kernels(
     for operator in run:
         elements, results = _extent(operator)
         touched = {_key(o) for o in operator.inputs}
-        for kernel in reversed(kernels):
-            if kernel.takes(elements, results, touched):
-                kernel.add(operator, results)
-                break
+        fitting = [k for k in reversed(kernels) if k.takes(elements, results, touched)]
+        if fitting:
+            # Rather to one that makes what it reads than to one that reads the same.
+            kernel = max(fitting, key=lambda k: not touched.isdisjoint(k.writes))
         else:
-            made = _Kernel(elements, results)
-            made.add(operator, results)
-            kernels.append(made)
+            kernel = _Kernel(elements, results)
+            kernels.append(kernel)
+        kernel.add(operator, results)
     for number, kernel in enumerate(kernels):
         elsewhere = {key for n, other in enumerate(kernels) if n != number for key in other.reads}
         yield kernel.members[-1], (_work(kernel, elsewhere, ended),)

@@ -51,6 +51,14 @@ def test_sums_along_rows_and_along_columns_are_two_kernels():
     assert sorted(work.bytes for work in found) == [FULL + COLUMNS * 4, FULL + 2 * ROW]
 
 
+def test_an_elementwise_kernel_joins_the_sums_that_it_needs():
+    sums = fused("sum", [full(0), full(9)], [row(1)], reduction=True)
+    along_columns = fused("sum", [full(0)], [tensor(1, COLUMNS, block=5)], reduction=True)
+    gradient = fused("mul", [full(0), full(9), row(1)], [full(2)])
+    found = works(sums, along_columns, gradient)
+    assert sorted(work.bytes for work in found) == [FULL + COLUMNS * 4, 3 * FULL + ROW]
+
+
 def test_kernels_that_share_nothing_stay_apart():
     assert len(works(fused("mul", [full(0)], [full(1)]), fused("mul", [full(2)], [full(3)]))) == 2
 
@@ -100,6 +108,14 @@ def test_parts_of_a_buffer_are_read_in_part():
     made = fused("add", [table], [tensor(rows, COLUMNS, block=1)], reads=str(read))
     (work,) = works(made)
     assert work.bytes == 2 * read
+
+
+def test_two_parts_of_a_buffer_are_read_once_each():
+    whole = tensor(ROWS, 3 * COLUMNS, block=0)
+    first = fused("clone", [whole], [full(1)], reads=str(FULL))
+    second = fused("clone", [whole], [full(2)], reads=str(FULL))
+    (work,) = works(first, second)
+    assert work.bytes == 4 * FULL
 
 
 def test_recomputation_is_told_where_products_stand_alone_between_fused_kernels():
