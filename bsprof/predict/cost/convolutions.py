@@ -137,10 +137,16 @@ class _Rules:
         return [self._copy(operand) for operand in (*read, *turned)]
 
     def _laid_out(self) -> list[Work]:
-        """Copies that torch makes, once, of operands that do not lie with channels last as others
-        do."""
-        is_backward = self._call.operator.name in BACKWARD
-        return [self._copy(o) for o in copied_operands(self._convolution, backward=is_backward)]
+        """Copies that are made, once, of operands that do not lie with channels last as others do.
+
+        Torch makes them of data. Inductor's graph has the weights in it, in every forward; casting
+        them to 16 bit lays them out on the way.
+        """
+        given, is_backward = self._convolution, self._call.operator.name in BACKWARD
+        copied = list(copied_operands(given, backward=is_backward))
+        if self._is_laid_out and not (is_backward or given.is_half or given.is_pointwise):
+            copied.append(given.weight)
+        return [self._copy(operand) for operand in copied]
 
     @property
     def _is_laid_out(self) -> bool:

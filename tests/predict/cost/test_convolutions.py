@@ -171,6 +171,14 @@ def test_channels_last_needs_no_copies_but_of_what_lies_otherwise():
     assert len(layouts(works(dataclasses.replace(again, inputs=inputs)))) == 1
 
 
+def test_a_compiled_one_in_32_bit_lays_its_weight_out():
+    _, copied = works(forward(compiled=True))
+    assert copied.bytes == 2 * bytes_of(WEIGHT)
+    assert not layouts(works(backward(compiled=True)))
+    (pointwise,) = works(forward(weight=(8, 4, 1, 1), flops=FLOPS // 9, compiled=True))
+    assert pointwise.channels_last
+
+
 @pytest.mark.parametrize(
     ("precision", "capability", "compute"),
     [
