@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from bsprof.measure.choose import best_size, contenders, largest_size
-from bsprof.records import MemoryPeaks, Phase, Point, PointStatus, Quantity, Timing
+from bsprof.records import (
+    MemoryPeaks,
+    Phase,
+    Point,
+    PointPrediction,
+    PointStatus,
+    Quantity,
+    TimeWorlds,
+    Timing,
+)
 
 LIMIT = 1000
 
@@ -113,3 +122,17 @@ def test_the_usual_headroom_stays_free():
 def test_a_cap_that_was_not_reached_says_nothing_of_memory():
     flat = [ok(1, used=100), ok(2, used=100)]
     assert largest_size(flat, LIMIT, 3) is None
+
+
+def foretold(size, seconds, worlds):
+    prediction = PointPrediction(worlds=TimeWorlds(micro_step_s=tuple(worlds)))
+    return replace(ok(size, seconds), prediction=prediction)
+
+
+def test_predicted_sizes_tie_world_by_world():
+    machine = (0.7, 0.9, 1.0, 1.1, 1.4)
+    large = foretold(8, 0.8, [0.8 * f for f in machine])
+    assert best_size([foretold(4, 0.4008, [0.4008 * f for f in machine]), large], LIMIT) == 4
+    assert best_size([foretold(4, 0.42, [0.42 * f for f in machine]), large], LIMIT) == 8
+    unlike = foretold(4, 0.4008, [0.4008 * f for f in reversed(machine)])
+    assert best_size([unlike, large], LIMIT) == 8  # a tie is shown, not assumed

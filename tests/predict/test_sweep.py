@@ -12,6 +12,7 @@ import pytest
 import bsprof
 from bsprof.errors import UsageError, WorkloadError
 from bsprof.hardware.catalogue import find_device
+from bsprof.predict.scenarios import WORLDS
 from bsprof.predict.sweep import predict_sweep, predict_sweeps
 from bsprof.predict.target import Software
 from bsprof.records import (
@@ -21,6 +22,7 @@ from bsprof.records import (
     Phase,
     PointStatus,
     Precision,
+    Regime,
     SweepPlan,
     WorkloadSpec,
 )
@@ -66,16 +68,45 @@ def test_profiles_are_complete_and_read_back(predicted):
         assert profile.facts.optimizer == "AdamW"
         assert profile.device.kind == "cuda"
         assert profile.device.details["catalogue"] == profile.prediction.device
-        assert "time-not-predicted" in {note.code for note in profile.notes}
+        assert profile.peaks.flops_per_s["bf16"] > profile.peaks.flops_per_s["fp32"]
+        assert not profile.peaks.are_measured
+        assert profile.prediction.timing
 
 
-def test_points_say_what_owns_the_memory_and_nothing_of_time(predicted):
+def test_points_that_fit_have_times_and_what_they_are_made_of(predicted):
+    _, profiles, _ = predicted
+    for profile in profiles:
+        steps = [p.micro_step_s.value for p in profile.ok_points()]
+        assert steps == sorted(steps)
+        for point in profile.ok_points():
+            assert point.micro_step_s.low > 0
+            assert point.optimizer_step_s.value > 0
+            update_s = point.micro_step_s.value + point.optimizer_step_s.value
+            assert point.samples_per_s.value == pytest.approx(point.micro_batch_size / update_s)
+            assert 0 < point.mfu.value < 1
+            assert point.regime is not Regime.UNKNOWN
+            assert point.flops.value > 0
+            known = point.prediction
+            assert len(known.worlds.micro_step_s) == WORLDS
+            device_s = sum(known.seconds_by_class.values())
+            assert point.micro_step_s.value == pytest.approx(max(device_s, known.host_s))
+            heaviest = [operator.seconds for operator in known.heaviest]
+            assert heaviest == sorted(heaviest, reverse=True)
+            assert 0 < sum(heaviest) <= device_s * 1.0001
+    first = [profile.points[0] for profile in profiles]
+    assert {p.regime for p in first} == {Regime.LAUNCH}
+    assert all(p.prediction.host_s >= p.micro_step_s.value for p in first)
+    for point in profiles[0].points:
+        if point.status is not PointStatus.OK:
+            assert point.micro_step_s is point.samples_per_s is None
+
+
+def test_points_say_what_owns_the_memory(predicted):
     _, profiles, _ = predicted
     for profile in profiles:
         assert len(profile.ok_points()) >= 8
         assert profile.points[-1].status is PointStatus.OOM or profile.points[-1].alloc_retries
         for point in profile.ok_points():
-            assert point.micro_step_s is point.samples_per_s is None
             assert sum(point.peak_by_category_bytes.values()) == pytest.approx(
                 point.peak_allocated_bytes.value
             )

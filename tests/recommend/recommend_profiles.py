@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from bsprof.fit.samples import spread_of_outcomes
+from bsprof.predict.scenarios import factors
 from bsprof.records import (
     Category,
     DeviceSnapshot,
@@ -15,13 +18,16 @@ from bsprof.records import (
     Origin,
     Phase,
     Point,
+    PointPrediction,
     PointStatus,
     Prediction,
     Profile,
     Quantity,
+    TimeWorlds,
     Timing,
     WorkloadFacts,
     WorkloadSpec,
+    per_second,
 )
 
 GIB = 2**30
@@ -169,3 +175,52 @@ def predicted_profile(
         "prediction": rules if prediction is None else prediction,
     }
     return profile_of([*points, *map(failed_point, failed)], **(fields | more))
+
+
+def foretold(
+    point: Point,
+    seconds: float,
+    *,
+    machine: str = "a machine",
+    machine_spread: float = 0.2,
+    own_spread: float = 0.0,
+    optimizer_s: float | None = 0.010,
+    **more: Any,
+) -> Point:
+    """A predicted point with times: its machine errs alike at all sizes, the rest on its own.
+
+    Args:
+        machine: Profiles with the same one share its error.
+        machine_spread, own_spread: Standard deviations of logarithms.
+    """
+    own = factors(f"size {point.micro_batch_size}", own_spread)
+    rows = [f * g for f, g in zip(factors(machine, machine_spread), own, strict=True)]
+    steps = tuple(seconds * f for f in rows)
+    ends = () if optimizer_s is None else tuple(optimizer_s * f for f in rows)
+    fields = {
+        "micro_step_s": spread_of_outcomes(seconds, steps),
+        "optimizer_step_s": None if optimizer_s is None else spread_of_outcomes(optimizer_s, ends),
+        "samples_per_s": per_second(
+            point.micro_batch_size, Quantity.exact(seconds + (optimizer_s or 0.0))
+        ),
+        "prediction": PointPrediction(worlds=TimeWorlds(micro_step_s=steps, optimizer_step_s=ends)),
+    }
+    return replace(point, **(fields | more))
+
+
+def timed_prediction(
+    seconds: Callable[[int], float],
+    sizes: Iterable[int] = (1, 2, 4, 8, 16, 32, 64),
+    *,
+    name: str = "NVIDIA GeForce RTX 4090",
+    catalogue: str = "rtx-4090",
+    times: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Profile:
+    """A predicted profile with times; `times` are arguments of `foretold`."""
+    whole = predicted_profile(sizes, prediction=Prediction(device=catalogue), **more)
+    given = {"machine": f"machine {catalogue}"} | dict(times or {})
+    points = tuple(
+        foretold(p, seconds(p.micro_batch_size), **given) if p.is_ok else p for p in whole.points
+    )
+    return replace(whole, points=points, device=replace(whole.device, name=name))
