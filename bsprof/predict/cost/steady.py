@@ -135,6 +135,8 @@ def steady_costs(
     if zeroing:
         moved = {id(op) for op in zeroing}
         first = [op for op in first if id(op) not in moved]
+    if later:
+        first = _without_next_batch(first)
     if compiled_loss:
         first, later = with_compiled_loss(first), with_compiled_loss(later)
     collected = _Collected(stream.module_names, costs)
@@ -186,6 +188,14 @@ def _parts(
 
 def _position(thing: Mark | Operator) -> int:
     return thing.position
+
+
+def _without_next_batch(operators: Sequence[Operator]) -> Sequence[Operator]:
+    """A micro-step without what runs behind its backward pass: the next one's batch is made."""
+    end = len(operators)
+    while end and not operators[end - 1].backward:
+        end -= 1
+    return operators[:end] or operators
 
 
 def _zeroes(operator: Operator, stream: Stream) -> bool:

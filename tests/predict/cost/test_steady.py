@@ -243,6 +243,14 @@ def test_gradients_are_added_up_in_later_micro_steps():
     assert found.optimizer.bytes_moved == 12 * weights  # read weight and gradient, write weight
 
 
+@pytest.mark.parametrize("fresh_batch", [False, True])
+def test_batches_are_not_part_of_a_step(fresh_batch):
+    found = costs_of(REDUCED["mlp"], 4, Protocol(fresh_batch=fresh_batch))
+    works = [w for part in (found.forward, found.backward, found.optimizer) for w, _ in part]
+    assert WorkClass.RANDOM not in {work.work_class for work in works}
+    assert found == dataclasses.replace(found, forward=costs_of(REDUCED["mlp"], 4).forward)
+
+
 @pytest.mark.parametrize("zero_grad", list(ZeroGrad))
 def test_zeroed_gradients_are_part_of_the_optimizer_step(zero_grad):
     protocol = Protocol(windows=(1, 1), zero_grad=zero_grad, set_to_none=False)
