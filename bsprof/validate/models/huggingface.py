@@ -98,6 +98,7 @@ def workload(
     targets: str = "",
     fused: bool = False,
     old_loss: bool = False,
+    windowed: bool = True,
 ) -> Workload:
     """A Trainer's causal language model with all blocks checkpointed.
 
@@ -109,8 +110,12 @@ def workload(
         fused: Whether norms and the loss are fused kernels.
         old_loss: Whether the model converts its logits itself, as before transformers 4.45. Since
             then a function does, while the model still holds them in their own type.
+        windowed: Whether the model has a window of attention, for which transformers makes a mask
+            that torch's fastest kernels do not take; FlashAttention's own package knows windows.
     """
     config = dict(CONFIGS[name])
+    if not windowed and "sliding_window" in config:
+        config["sliding_window"] = None
     vocabulary = int(config["vocab_size"])
 
     def model() -> nn.Module:

@@ -6,6 +6,7 @@ Settings as for memory (`bsprof.validate.sources.fms`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bsprof.validate.cases import Case, Skipped
@@ -16,7 +17,10 @@ from bsprof.validate.time.sources.common import seconds_of, skipped
 
 NAME = fms.NAME
 FILE = fms.FILE
-ASSUMPTIONS = fms.ASSUMPTIONS
+ASSUMPTIONS = (
+    *fms.ASSUMPTIONS,
+    "attention is FlashAttention 2; no sample is longer than the window",
+)
 
 
 def read(rows: Sequence[Row], folder: Path) -> list[TimeCase | Skipped]:  # noqa: ARG001
@@ -40,7 +44,7 @@ def _case(row: Row) -> TimeCase | Skipped:
         source=NAME,
         family=found.family,
         model=found.model,
-        spec=found.spec,
+        spec=replace(found.spec, model_options={**found.spec.model_options, "windowed": False}),
         device=found.device,
         micro_batch=found.micro_batch,
         seconds=seconds,

@@ -44,6 +44,7 @@ def _case(row: Row) -> TimeCase | Skipped:
         model=model,
         spec=WorkloadSpec(
             model=f"timm:{model}",
+            model_options={"num_classes": 45},  # of RESISC45
             image_size=224,
             precision=Precision.AMP_BF16,
             optimizer="adamw",
