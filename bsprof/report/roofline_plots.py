@@ -123,9 +123,12 @@ def _axes(
     axes = panel.axes
     across = [at.intensity for _, _, points in shown for at in points]
     up = [q for _, _, points in shown for at in points for q in _ends(at.flops_per_s)]
-    for _, view, _ in shown:
+    for _, view, points in shown:
         top, peaks = ceiling(view.profile), view.profile.peaks
-        if top is not None and peaks is not None:
+        assert peaks is not None, "it has points"
+        if top is None:
+            up.append(peaks.bandwidth_bytes_per_s * max(at.intensity for at in points))
+        else:
             ridge = top / peaks.bandwidth_bytes_per_s
             across += [ridge / _LEAST_REACH, ridge * _LEAST_REACH]
             up.append(top)
@@ -167,27 +170,27 @@ def _labels(panel: Panel, points: Sequence[RoofPoint], unit: float, role: str) -
     """
     pixels = 72.0 / panel.axes.figure.dpi
     groups: list[list[RoofPoint]] = []
-    first = (0.0, 0.0)
-    for at in sorted(points, key=lambda at: at.point.micro_batch_size):
+    largest = (0.0, 0.0)
+    for at in sorted(points, key=lambda at: -at.point.micro_batch_size):
         place = panel.axes.transData.transform((at.intensity, at.flops_per_s.value / unit))
         x, y = (float(pixel) * pixels for pixel in place)
-        if groups and abs(x - first[0]) < _APART_ACROSS and abs(y - first[1]) < _APART_UP:
+        if groups and abs(x - largest[0]) < _APART_ACROSS and abs(y - largest[1]) < _APART_UP:
             groups[-1].append(at)
         else:
             groups.append([at])
-            first = x, y
+            largest = x, y
     for group in groups:
         sizes = [at.point.micro_batch_size for at in group]
-        text = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-        last = group is groups[-1]
-        pick = max if last else min
+        text = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[-1]:,} to {sizes[0]:,}"
+        rightwards = group is groups[0]
+        pick = max if rightwards else min
         beside = pick(group, key=lambda at: at.intensity)
         panel.axes.annotate(
             text,
             (beside.intensity, beside.flops_per_s.value / unit),
-            xytext=(8 if last else -7, 0),
+            xytext=(8 if rightwards else -7, 0),
             textcoords="offset points",
-            ha="left" if last else "right",
+            ha="left" if rightwards else "right",
             va="center",
             color=panel.colours[role],
             fontsize=_LABEL_SIZE,

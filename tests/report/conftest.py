@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from bsprof.fit.samples import spread_of_outcomes
+from bsprof.predict.scenarios import factors
 from bsprof.records import (
     Alternative,
     Category,
@@ -15,6 +18,7 @@ from bsprof.records import (
     DeviceSnapshot,
     Environment,
     Failure,
+    HeavyOperator,
     MemoryPeaks,
     Note,
     Origin,
@@ -34,6 +38,7 @@ from bsprof.records import (
     Target,
     Term,
     Timeline,
+    TimeWorlds,
     Timing,
     WorkloadFacts,
     WorkloadSpec,
@@ -45,6 +50,7 @@ GIB = 2**30
 WEIGHTS = 14 * MIB
 LIMIT = 3 * GIB
 CARD_LIMIT = 2080 * MIB
+CARD_FLOPS = 8e13
 NOISE = (0.991, 1.004, 0.998, 1.007, 0.995, 1.001, 1.003, 0.996, 1.000)
 
 
@@ -311,6 +317,88 @@ def make_predicted(
     )
 
 
+MACHINE = factors("machine", 0.15)
+
+
+def in_time(point: Point) -> Point:
+    """The predicted point with times: launch-bound up to 2, then bound by arithmetic."""
+    size = point.micro_batch_size
+    device_s, host_s = 0.004 * size, 0.009
+    step = max(device_s, host_s)
+    steps = tuple(step * f for f in MACHINE)
+    ends = tuple(0.002 * f for f in MACHINE)
+    flops, moved = 1e11 * size, 4e8 * size + 6e8
+    assert point.prediction is not None
+    mfu = around(flops / step / CARD_FLOPS, 0.2)
+    return replace(
+        point,
+        micro_step_s=spread_of_outcomes(step, steps),
+        optimizer_step_s=spread_of_outcomes(0.002, ends),
+        samples_per_s=per_second(size, around(step + 0.002, 0.2)),
+        flops=Quantity.exact(flops),
+        bytes_moved=Quantity.exact(moved),
+        arithmetic_intensity=Quantity.exact(flops / moved),
+        mfu=mfu,
+        hfu=mfu,
+        regime=Regime.LAUNCH if host_s > device_s else Regime.COMPUTE,
+        prediction=replace(
+            point.prediction,
+            worlds=TimeWorlds(micro_step_s=steps, optimizer_step_s=ends),
+            seconds_by_class={
+                "matmul": 0.5 * device_s,
+                "batched_matmul": 0.1 * device_s,
+                "attention_forward": 0.1 * device_s,
+                "softmax": 0.2 * device_s,
+                "embedding": 0.1 * device_s,
+            },
+            host_s=host_s,
+            heaviest=(
+                HeavyOperator(
+                    name="aten.mm",
+                    work_class="matmul",
+                    shape=f"({128 * size}, 192) by (192, 768), bf16",
+                    count=12,
+                    seconds=0.3 * device_s,
+                    flops=round(0.4 * flops),
+                    bytes=round(0.1 * moved),
+                    regime=Regime.COMPUTE,
+                ),
+                HeavyOperator(
+                    name="aten._log_softmax",
+                    work_class="softmax",
+                    shape=f"{128 * size} x 50257, fp32",
+                    count=1,
+                    seconds=0.2 * device_s,
+                    flops=0,
+                    bytes=round(0.3 * moved),
+                    regime=Regime.BANDWIDTH,
+                ),
+            ),
+        ),
+    )
+
+
+def make_timed_prediction(**more: Any) -> Profile:
+    """`make_predicted` with times, ceilings of a data sheet and where the times come from."""
+    whole = make_predicted(**more)
+    assert whole.prediction is not None
+    return replace(
+        whole,
+        peaks=DevicePeaks(
+            flops_per_s={"fp32": CARD_FLOPS, "bf16": 1.6e14},
+            bandwidth_bytes_per_s=1e12,
+            launch_s=2e-6,
+            source="catalogue",
+            device_key="rtx-4090",
+        ),
+        points=tuple(in_time(p) if p.status is PointStatus.OK else p for p in whole.points),
+        prediction=replace(
+            whole.prediction,
+            timing=("ceiling of fp32 matmuls: a table <b>", "shapes: measured on this family"),
+        ),
+    )
+
+
 def make_plan(size: int, target: int, ranks: int = 1) -> Plan:
     share = target // ranks
     pieces = (*((size,) * (share // size)), *((share % size,) if share % size else ()))
@@ -369,6 +457,17 @@ def profile() -> Profile:
 def predicted() -> Profile:
     """Memory alone, predicted: no times."""
     return make_predicted()
+
+
+@pytest.fixture
+def timed() -> Profile:
+    """Time and memory, predicted."""
+    return make_timed_prediction()
+
+
+@pytest.fixture
+def timed_of() -> Callable[..., Profile]:
+    return make_timed_prediction
 
 
 @pytest.fixture
