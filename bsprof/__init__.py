@@ -16,6 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bsprof.accumulation.accumulate import accumulate
+    from bsprof.accumulation.accumulator import Accumulator
+    from bsprof.accumulation.plan_file import (
+        PlanFile,
+        load_plan,
+    )
+    from bsprof.accumulation.watch import Watch
     from bsprof.errors import (
         BsprofError,
         CalibrationError,
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
         MeasurementError,
         NoFeasibleBatch,
         OutputError,
+        PlanFormatError,
         ProfileFormatError,
         ProfileNotFound,
         ProfileTooNew,
@@ -85,6 +93,7 @@ _HOMES: dict[str, tuple[str, str]] = {
             "MeasurementError",
             "NoFeasibleBatch",
             "OutputError",
+            "PlanFormatError",
             "ProfileFormatError",
             "ProfileNotFound",
             "ProfileTooNew",
@@ -113,7 +122,12 @@ _HOMES: dict[str, tuple[str, str]] = {
         ),
         ("bsprof.records", ""),
     ),
+    "Accumulator": ("bsprof.accumulation.accumulator", ""),
     "Comparison": ("bsprof.recommend.compared", ""),
+    "PlanFile": ("bsprof.accumulation.plan_file", ""),
+    "Watch": ("bsprof.accumulation.watch", ""),
+    "accumulate": ("bsprof.accumulation.accumulate", ""),
+    "load_plan": ("bsprof.accumulation.plan_file", ""),
     "PhaseLimits": ("bsprof.measure.wire", ""),
     "Software": ("bsprof.predict.target", ""),
     "SweepEvent": ("bsprof.measure.events", ""),
@@ -140,6 +154,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 """Where each public name lives: its module, and its name there if that is another."""
 
 __all__ = [
+    "Accumulator",
     "BsprofError",
     "CalibrationError",
     "Comparison",
@@ -154,6 +169,8 @@ __all__ = [
     "OutputError",
     "PhaseLimits",
     "Plan",
+    "PlanFile",
+    "PlanFormatError",
     "Point",
     "PointStatus",
     "Precision",
@@ -169,10 +186,12 @@ __all__ = [
     "Target",
     "UnknownDevice",
     "UsageError",
+    "Watch",
     "Workload",
     "WorkloadError",
     "WorkloadSpec",
     "__version__",
+    "accumulate",
     "build_report",
     "builtin_names",
     "compare_profiles",
@@ -182,6 +201,7 @@ __all__ = [
     "list_devices",
     "list_models",
     "list_profiles",
+    "load_plan",
     "load_profile",
     "newest_profile",
     "predict_sweep",

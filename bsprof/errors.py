@@ -6,6 +6,7 @@
     |-- ProfileNotFound       no stored profile answers the question (3)
     |-- ProfileFormatError    a profile file that cannot be understood (3)
     |   `-- ProfileTooNew     written by a later bsprof (3)
+    |-- PlanFormatError       a plan file that cannot be understood, or was changed by hand (3)
     |-- UnknownDevice         a device name nobody knows (3)
     |-- DeviceUnavailable     a known kind of device that this machine does not offer (3)
     |-- CalibrationError      a device or calibration file that cannot be understood (3)
@@ -63,6 +64,10 @@ class ProfileFormatError(BsprofError):
 
 class ProfileTooNew(ProfileFormatError):
     """A profile file written in a later format."""
+
+
+class PlanFormatError(BsprofError):
+    """A plan file that cannot be understood; `found` names the field."""
 
 
 class UnknownDevice(BsprofError):

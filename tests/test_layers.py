@@ -18,7 +18,7 @@ LAYERS = (
     ("hardware", "store"),
     ("workloads", "accounting", "fit"),
     ("measure", "predict"),
-    ("recommend", "accumulate", "diagnose", "calibrate", "validate"),
+    ("recommend", "accumulation", "diagnose", "calibrate", "validate"),
     ("frameworks", "report"),
     ("cli",),
 )
@@ -31,6 +31,7 @@ PEERS = frozenset(
         ("hardware", "store"),
         ("predict", "measure"),
         ("validate", "calibrate"),
+        ("diagnose", "accumulation"),
     }
 )
 """Imports within a layer that are allowed: (importer, imported)."""

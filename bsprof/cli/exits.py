@@ -31,6 +31,7 @@ _BY_CLASS: dict[type[errors.BsprofError], Exit] = {
     errors.ProfileNotFound: Exit.INPUT,
     errors.ProfileFormatError: Exit.INPUT,
     errors.ProfileTooNew: Exit.INPUT,
+    errors.PlanFormatError: Exit.INPUT,
     errors.UnknownDevice: Exit.INPUT,
     errors.DeviceUnavailable: Exit.INPUT,
     errors.CalibrationError: Exit.INPUT,

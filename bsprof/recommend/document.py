@@ -7,6 +7,7 @@ from typing import Any
 
 from bsprof.records import PLAN_SCHEMA_VERSION, Alternative, Plan, Recommendation
 from bsprof.records.codec import to_json
+from bsprof.records.plan_digest import plan_digest
 
 
 def recommendation_document(recommendation: Recommendation) -> dict[str, Any]:
@@ -29,6 +30,7 @@ def recommendation_document(recommendation: Recommendation) -> dict[str, Any]:
         "asked_headroom_share": target.headroom_share,
         "asked_headroom_bytes": target.headroom_bytes,
         **_plan(recommendation.plan),
+        "digest": plan_digest(recommendation.plan.pieces),
         "knee": to_json(recommendation.knee),
         "reasons": list(recommendation.reasons),
         "alternatives": [_alternative(a) for a in recommendation.alternatives],
