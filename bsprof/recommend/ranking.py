@@ -146,7 +146,8 @@ def refuse_useless_prices(
     """
     for name in prices:
         named = {device.name for device in devices_named(name)}
-        ahead = any(device.name in named for device in devices)
+        # Of a name that the catalogue lacks, the profiles will tell whether it means one of them.
+        ahead = any(device.name in named for device in devices) or (devices and not named)
         if not ahead and not any(_is_meant(name, profile) for profile in profiles):
             names = [device.name for device in devices] + [p.device.name for p in profiles]
             raise price_of_none(name, names)
