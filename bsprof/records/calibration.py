@@ -59,14 +59,29 @@ class LawTerms:
         rows: Measurements of just this family behind them; 0 where all is inherited.
         devices: Catalogue names of the devices measured, sorted.
         inherited_from: Family whose coefficients they were drawn to; empty for the root.
-        like: Law that they were taken from where nothing of their own was measured; else empty.
     """
 
     terms: Mapping[str, Coefficient]
     rows: int = 0
     devices: tuple[str, ...] = ()
     inherited_from: str = ""
-    like: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikeLaw:
+    """Which law stands for one that was not measured.
+
+    Attributes:
+        law: Whose terms are taken.
+        share: Factor on its share: how much better the largest works do.
+        factors: Factors on other terms.
+        spread: 1 sigma of the logarithm of the share's factor.
+    """
+
+    law: str
+    share: float = 1.0
+    factors: Mapping[str, float] = field(default_factory=dict)
+    spread: float = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +229,7 @@ class Calibration:
         schema: `CALIBRATION_SCHEMA` of the file.
         families: By family (`hopper`, `ampere 8.6`); the empty name is the root of all.
         devices: By catalogue name.
+        like: By law that families lack, the one that stands for it.
         ceilings: What to expect of unmeasured devices, by multipliers (`half`, `tf32`, `fp32`).
         host: Of a usual host.
         spreads: Of the laws.
@@ -228,6 +244,7 @@ class Calibration:
     ceilings: Mapping[str, CeilingLaw]
     host: HostCalibration
     spreads: Spreads
+    like: Mapping[str, LikeLaw] = field(default_factory=dict)
     residuals: tuple[Residual, ...] = ()
     files: tuple[InputFile, ...] = ()
     notes: tuple[str, ...] = ()

@@ -13,8 +13,9 @@ from bsprof.predict.roofline.ceilings import (
     compute_ceiling,
     launch_floor,
 )
-from bsprof.predict.roofline.families import ROOT, family_of, line_of
+from bsprof.predict.roofline.families import ROOT, family_of
 from bsprof.predict.roofline.groups import LAWS
+from bsprof.predict.roofline.terms import resolve
 from bsprof.records import DeviceSpec
 from bsprof.records.calibration import (
     Calibration,
@@ -149,21 +150,16 @@ def _bandwidth(rows: Sequence[KernelRow]) -> Ceiling | None:
 
 
 def _prior(name: str, base: Calibration, device: DeviceSpec) -> Mapping[str, Coefficient] | None:
-    """Terms of the nearest family that has the law, each as uncertain as between families."""
-    law = LAWS[name]
-    for family in line_of(family_of(device)):
-        if family == ROOT and device.kind == "cpu":
-            return None
-        known = base.families.get(family)
-        if known is not None and name in known.laws:
-            found = {}
-            for key, term in law.terms.items():
-                value = known.laws[name].terms.get(key)
-                if value is not None and value.value > 0:
-                    spread = max(term.transfer, value.error / value.value)
-                    found[key] = Coefficient(value=value.value, error=value.value * spread)
-            return found
-    return None
+    """Terms that the device's family has of the law, each as uncertain as between families."""
+    if device.kind == "cpu" or not base.families:
+        return None
+    found = {}
+    known = resolve(name, family_of(device), base).terms
+    for key, term in LAWS[name].terms.items():
+        value = known[key]
+        spread = max(term.transfer, value.error / value.value)
+        found[key] = Coefficient(value=value.value, error=value.value * spread)
+    return found
 
 
 def _nothing() -> Calibration:

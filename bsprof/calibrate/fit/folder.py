@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bsprof.calibrate.fit.evaluate import quantile
 from bsprof.calibrate.fit.expected import facts_of, without_laws
-from bsprof.calibrate.fit.kin import KIN, Kin, order, taken_over
+from bsprof.calibrate.fit.kin import KIN, order
 from bsprof.calibrate.fit.law_fit import DeviceFacts, LawFit, fit_law
 from bsprof.calibrate.fit.measurements import Measurements, read_measurements
 from bsprof.calibrate.fit.rows import KernelRow, by_law
@@ -22,6 +22,7 @@ from bsprof.predict.roofline.families import ROOT, line_of
 from bsprof.predict.roofline.groups import EXPECTED_DEPARTURES, LAWS, law_name
 from bsprof.predict.roofline.limits import Limits
 from bsprof.predict.roofline.shape import shape_of
+from bsprof.predict.roofline.terms import taken_over
 from bsprof.records.calibration import (
     Calibration,
     Coefficient,
@@ -30,7 +31,9 @@ from bsprof.records.calibration import (
     Residual,
 )
 
-MOST_ROWS = 900
+_RESEMBLANCE = 0.25
+"""1 sigma of the logarithm between terms of laws that are like each other, at least; heuristic."""
+MOST_ROWS = 450
 """Rows of one source that a law is fitted to; more change nothing but the time it takes."""
 
 
@@ -63,7 +66,7 @@ def fit_folder(folder: Path, leave_out: Collection[str] = ()) -> Calibration:
 
 
 def fit_measurements(measurements: Measurements, *, only: Collection[str] | None = None) -> Fitted:
-    """Ceilings, launch floors and laws; laws without rows take over those of their kin.
+    """Ceilings, launch floors, laws, and which laws stand for those without rows.
 
     Args:
         measurements: Read from a folder.
@@ -96,6 +99,7 @@ def fit_measurements(measurements: Measurements, *, only: Collection[str] | None
     calibration = dataclasses.replace(
         base,
         families=families,
+        like=KIN,
         devices=devices,
         residuals=tuple(work.residuals),
         files=measurements.files,
@@ -114,19 +118,15 @@ class _Laws:
     floors: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def add(self, law: str, rows: Sequence[KernelRow]) -> None:
-        """Fit a law to its rows, or take over what its kin has."""
-        kin = KIN.get(law)
-        like = {} if kin is None else self._like(law, kin)
+        """Fit a law to its rows, if there are any, drawn to the law that it is like."""
         if not rows:
-            for family, terms in like.items():
-                self.terms.setdefault(family, {})[law] = terms
             return
-        prior = _widened(like[ROOT].terms) if ROOT in like else None
+        prior = self._prior(law)
         departures = {
             family: terms for (name, family), terms in EXPECTED_DEPARTURES.items() if name == law
         }
         fit = fit_law(LAWS[law], rows, self.facts, prior=prior, departures=departures)
-        for family, terms in (like | dict(fit.terms)).items():
+        for family, terms in fit.terms.items():
             self.terms.setdefault(family, {})[law] = terms
         for device, scale in fit.device_scales.items():
             self.scales.setdefault(device, {})[law] = scale
@@ -155,25 +155,16 @@ class _Laws:
         total = float(parts.total_s) + row.work.launches * facts.launch_s
         return total * (1.0 if scale is None else scale.value)
 
-    def _like(self, law: str, kin: Kin) -> dict[str, LawTerms]:
-        found = {}
-        for family, laws in self.terms.items():
-            if kin.law in laws:
-                source = laws[kin.law]
-                found[family] = LawTerms(
-                    terms=taken_over(law, kin, source),
-                    inherited_from=source.inherited_from,
-                    like=kin.law,
-                )
-        return found
-
-
-def _widened(terms: Mapping[str, Coefficient]) -> dict[str, Coefficient]:
-    """Terms of a kin as a prior: no surer than laws of one kind resemble each other."""
-    return {
-        name: Coefficient(value=c.value, error=max(c.error, 0.25 * c.value))
-        for name, c in terms.items()
-    }
+    def _prior(self, law: str) -> dict[str, Coefficient] | None:
+        """The root's terms of the law that it is like, no surer than such laws are alike."""
+        kin = KIN.get(law)
+        source = self.terms.get(ROOT, {}).get(kin.law) if kin is not None else None
+        if kin is None or source is None:
+            return None
+        return {
+            name: Coefficient(value=c.value, error=max(c.error, _RESEMBLANCE * c.value))
+            for name, c in taken_over(law, kin, source.terms).items()
+        }
 
 
 def wanted(laws: Collection[str]) -> set[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bsprof.calibrate.fit.rows import KernelRow, stacked
 from bsprof.calibrate.fit.solver import Solution, solve
 from bsprof.predict.roofline.families import ROOT, line_of
-from bsprof.predict.roofline.laws import Law
+from bsprof.predict.roofline.laws import Law, TrafficLaw
 from bsprof.predict.roofline.limits import Limits
 from bsprof.predict.roofline.shape import Shape
 from bsprof.records.calibration import Coefficient, LawTerms
@@ -33,6 +33,8 @@ SOURCE_SPREAD = 0.08
 by 7 % (A100) to 20 % (H100)."""
 DEVICE_SPREAD = 0.10
 """The same of a device's: some throttle, some have ceilings that no kernel of theirs reaches."""
+MEMORY_DEVICE_SPREAD = 0.04
+"""The same where memory is all that a law knows: ceilings of memory come from such kernels."""
 COPIED = 0.1
 """Expected part of the copies that a source may hold that it really holds."""
 COPY_SHARE = 0.7
@@ -116,7 +118,8 @@ class _Problem:
             [f.launch_s * r.work.launches for f, r in zip(facts, rows, strict=True)]
         )
         self.measured = np.log([row.seconds for row in rows])
-        self.families = sorted({name for f in facts for name in line_of(f.family)} - {ROOT})
+        known = {f.family for f in facts} | set(departures)
+        self.families = sorted({name for family in known for name in line_of(family)} - {ROOT})
         self.member = np.array(
             [[name in line_of(f.family) for name in self.families] for f in facts], dtype=float
         ).reshape(len(rows), len(self.families))
@@ -155,6 +158,8 @@ class _Problem:
                 centre.append(math.log(known.value))
                 spread.append(max(0.02, known.error / known.value))
         transfer = [terms[name].transfer for name in self.names]
+        is_memory = isinstance(self.law, TrafficLaw)
+        device_spread = MEMORY_DEVICE_SPREAD if is_memory else DEVICE_SPREAD
         self.prior = np.concatenate(
             [
                 centre,
@@ -172,7 +177,7 @@ class _Problem:
             [
                 spread,
                 np.tile(transfer, len(self.families)),
-                np.full(len(self.devices), DEVICE_SPREAD),
+                np.full(len(self.devices), device_spread),
                 np.full(len(self.sources), SOURCE_SPREAD),
                 np.full(len(self.floored), FLOOR_SPREAD),
                 np.full(len(self.copying), 1.5),

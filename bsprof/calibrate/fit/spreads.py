@@ -25,7 +25,7 @@ from bsprof.predict.roofline.groups import LAWS, law_name
 from bsprof.records import DeviceSpec
 from bsprof.records.calibration import Calibration, Residual, Spreads
 
-_JUDGED_ROWS = 150
+_JUDGED_ROWS = 100
 """Rows of one law and source that are predicted anew."""
 _LEAST_ROWS = 5
 _PRIOR = 0.12

@@ -16,6 +16,7 @@ from bsprof.predict.roofline.laws import (
 from bsprof.predict.roofline.laws.attention import attention_terms
 from bsprof.predict.roofline.laws.contraction import contraction_terms, convolution_terms
 from bsprof.predict.roofline.laws.traffic import row_terms, traffic_terms
+from bsprof.predict.roofline.shape import inner_sizes
 
 MULTIPLIERS: Mapping[str, str] = {
     "bf16": "half",
@@ -59,10 +60,20 @@ _TRAFFIC_SHARES: Mapping[WorkClass, float] = {
 guesses, and the spreads of their laws say so."""
 
 
+_NORMALISATIONS = (
+    ("layer", 0.7, 0.6),
+    ("batch", 0.4, 0.4),
+    ("batch_last", 0.4, 0.4),
+    ("group", 0.35, 0.35),
+)
+"""What is normalised over, and shares forward and backward as `_TRAFFIC_SHARES`."""
+
+
 def law_name(work: Work) -> str:
     """The law that a work follows: `matmul/half`, `attention_forward/flash2`, `softmax`.
 
-    A convolution whose groups are as many as its channels is `depthwise`, other groups `grouped`.
+    A convolution with one channel a group is `depthwise`, one with other groups `grouped`. These,
+    and batch norm, run other kernels where channels come last, and have laws of their own there.
     Attention that is computed by separate operators (`math`) follows the law of `efficient`.
     """
     kind = work.work_class
@@ -73,28 +84,25 @@ def law_name(work: Work) -> str:
     if kind in (WorkClass.MATMUL, WorkClass.BATCHED_MATMUL, WorkClass.RNN):
         return f"{kind.value}/{MULTIPLIERS.get(work.compute, 'fp32')}"
     if kind in (WorkClass.NORMALISATION, WorkClass.NORMALISATION_BACKWARD):
-        return f"{kind.value}/{_normalisation(work.name)}"
+        return f"{kind.value}/{_normalisation(work)}"
     if kind in _TRAFFIC_SHARES or kind is WorkClass.SOFTMAX:
         return kind.value
     return WorkClass.OTHER.value
 
 
-def _normalisation(name: str) -> str:
+def _normalisation(work: Work) -> str:
     """Over what an operator normalises: its passes over the data depend on it."""
-    if "batch_norm" in name or "instance_norm" in name:
-        return "batch"
-    return "group" if "group_norm" in name else "layer"
+    if "batch_norm" in work.name or "instance_norm" in work.name:
+        return "batch_last" if work.channels_last else "batch"
+    return "group" if "group_norm" in work.name else "layer"
 
 
 def _convolution(work: Work) -> str:
     stem = _CONVOLUTIONS[work.work_class]
     multipliers = MULTIPLIERS.get(work.compute, "fp32")
     if work.batch > 1:
-        narrow = min(work.n, work.k // max(1, work.kernel_area), work.m)
-        if narrow <= 1 or (work.work_class is WorkClass.CONVOLUTION_WEIGHT and work.n == 1):
-            stem = stem.replace("convolution", "depthwise")
-        else:
-            stem = stem.replace("convolution", "grouped")
+        kind = "depthwise" if min(inner_sizes(work)) <= 1 else "grouped"
+        stem = stem.replace("convolution", kind) + ("_last" if work.channels_last else "")
     return f"{stem}/{multipliers}"
 
 
@@ -109,21 +117,19 @@ def _laws() -> dict[str, Law]:
             winograd = 1.3 if multipliers == "fp32" else 1.03
             terms = convolution_terms(share, winograd=winograd)
             found[f"{stem}/{multipliers}"] = ConvolutionLaw(terms=terms)
-            grouped = stem.replace("convolution", "grouped")
-            terms = convolution_terms(0.5, winograd=1.03)
-            found[f"{grouped}/{multipliers}"] = ConvolutionLaw(terms=terms)
-            depthwise = stem.replace("convolution", "depthwise")
-            found[f"{depthwise}/{multipliers}"] = TrafficLaw(terms=traffic_terms(0.4, spread=0.5))
+            for layout in ("", "_last"):
+                grouped = stem.replace("convolution", "grouped") + layout
+                terms = convolution_terms(0.5, winograd=1.03)
+                found[f"{grouped}/{multipliers}"] = ConvolutionLaw(terms=terms)
+                depthwise = stem.replace("convolution", "depthwise") + layout
+                terms = traffic_terms(0.4, spread=0.5)
+                found[f"{depthwise}/{multipliers}"] = TrafficLaw(terms=terms)
     shares = {"flash1": 0.45, "flash2": 0.75, "flash3": 0.85, "efficient": 0.4, "cudnn": 0.75}
     for name in _ATTENTION:
         for direction, products, factor in (("forward", 2, 1.0), ("backward", 5, 0.75)):
             law = AttentionLaw(products=products, terms=attention_terms(shares[name] * factor))
             found[f"attention_{direction}/{name}"] = law
-    for over, forward, backward in (
-        ("layer", 0.7, 0.6),
-        ("batch", 0.4, 0.4),
-        ("group", 0.35, 0.35),
-    ):
+    for over, forward, backward in _NORMALISATIONS:
         found[f"normalisation/{over}"] = TrafficLaw(terms=row_terms(forward))
         found[f"normalisation_backward/{over}"] = TrafficLaw(terms=row_terms(backward))
     found[WorkClass.SOFTMAX.value] = TrafficLaw(terms=row_terms(0.8, long_rows=0.5))

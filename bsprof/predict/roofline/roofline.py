@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from bsprof.accounting.work import Work, WorkClass
 from bsprof.hardware.calibration import shipped_calibration
 from bsprof.predict.roofline.ceilings import bandwidth_ceiling, compute_ceiling, launch_floor
-from bsprof.predict.roofline.families import ROOT, family_of, line_of
+from bsprof.predict.roofline.families import ROOT, family_of
 from bsprof.predict.roofline.groups import LAWS, MULTIPLIERS, law_name
 from bsprof.predict.roofline.laws import Parts
 from bsprof.predict.roofline.limits import Limits
 from bsprof.predict.roofline.shape import shape_of
+from bsprof.predict.roofline.terms import resolve
 from bsprof.records import DeviceSpec, Regime
 from bsprof.records.calibration import (
     Calibration,
     Ceiling,
     Coefficient,
     DeviceCalibration,
-    LawTerms,
 )
 
 _SMALL_CACHE_BYTES = 4 * 2**20
@@ -43,13 +43,13 @@ class _Law:
         terms: By name.
         inherited_from: Family whose measurements they are; None where those of the device's own.
         scale: Measured over predicted time of this device.
-        like: Law that they are taken from, where it is another; else empty.
+        devices: Of the same family that were measured.
     """
 
     terms: Mapping[str, float]
     inherited_from: str | None
     scale: float
-    like: str
+    devices: tuple[str, ...]
 
 
 class Roofline:
@@ -122,6 +122,11 @@ class Roofline:
     def _parts(self, work: Work, name: str) -> Parts:
         limits = self._limits_of(work.compute)
         return LAWS[name].parts(shape_of(work), limits, self._law(name).terms)
+
+    def resolved(self, law: str) -> tuple[Mapping[str, float], float]:
+        """Terms of a law on this device, and its scale: measured over predicted time."""
+        found = self._law(law)
+        return found.terms, found.scale
 
     def bound(self, work: Work) -> Regime:
         """Which resource binds a work."""
@@ -209,19 +214,7 @@ class Roofline:
 
     def _is_measured(self, name: str) -> bool:
         """Whether the law, or the one that it is like, was measured on this very device."""
-        if name in self._own.laws:
-            return True
-        if self._family not in self._calibration.families:
-            return False
-        return self.device.name in self._basis(self._family, name).devices
-
-    def _basis(self, family: str, name: str) -> LawTerms:
-        """The terms of a family's law, or of the law that these were taken from."""
-        laws = self._calibration.families[family].laws
-        found = laws.get(name, LawTerms(terms={}))
-        while not found.rows and found.like in laws:
-            found = laws[found.like]
-        return found
+        return name in self._own.laws or self.device.name in self._law(name).devices
 
     def _law(self, name: str) -> _Law:
         found = self._laws.get(name)
@@ -230,33 +223,22 @@ class Roofline:
         return found
 
     def _resolve(self, name: str) -> _Law:
-        """Terms from the root to the device, the nearest winning; defaults where there are none."""
-        values = {key: term.default for key, term in LAWS[name].terms.items()}
-        donor: str | None = ROOT
-        like = ""
-        for family in reversed(line_of(self._family)):
-            known = self._calibration.families.get(family)
-            law = known.laws.get(name) if known is not None else None
-            if law is None:
-                continue
-            values |= {k: c.value for k, c in law.terms.items() if k in values}
-            like = law.like
-            if self._basis(family, name).rows:
-                donor = family
-        if donor == self._family and donor != ROOT:
-            donor = None
+        """Terms of the family, the device's own over them."""
+        found = resolve(name, self._family, self._calibration)
+        values = {key: coefficient.value for key, coefficient in found.terms.items()}
+        donor = None if found.family == self._family != ROOT else found.family
         own = self._own.laws.get(name)
         if own is not None:
             values |= {k: c.value for k, c in own.terms.items() if k in values}
             donor = None if own.rows else donor
         if "cache_gain" in values:
             values["cache_gain"] = min(values["cache_gain"], self._most_gain)
-        scale = self._own.law_scales.get(name) or self._own.law_scales.get(like)
+        scale = self._own.law_scales.get(name) or self._own.law_scales.get(found.like)
         return _Law(
             terms=values,
             inherited_from=donor,
             scale=1.0 if scale is None else scale.value,
-            like=like,
+            devices=found.devices,
         )
 
     def _limits_of(self, compute: str) -> Limits:

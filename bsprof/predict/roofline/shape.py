@@ -73,8 +73,8 @@ def shape_of(work: Work) -> Shape:
     )
 
 
-def _leading(work: Work) -> tuple[int, ...]:
-    """Sizes whose multiples matter: of the inner dimensions, for a convolution of its channels."""
+def inner_sizes(work: Work) -> tuple[int, int]:
+    """Sizes whose multiples matter: n and k, or the channels of a convolution's groups."""
     area = max(1, work.kernel_area)
     if work.work_class is WorkClass.CONVOLUTION_FORWARD:
         return work.n, work.k // area
@@ -87,7 +87,7 @@ def _leading(work: Work) -> tuple[int, ...]:
 
 def _misaligned(work: Work) -> float:
     multiple = _WIDEST_ALIGNMENT.get(work.compute, 1)
-    sizes = [size for size in _leading(work) if size > 1]
+    sizes = [size for size in inner_sizes(work) if size > 1]
     if all(size % multiple == 0 for size in sizes):
         return 0.0
     return 1.0 if any(size % 2 for size in sizes) else 0.5

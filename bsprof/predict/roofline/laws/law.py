@@ -60,7 +60,7 @@ class Law(Protocol):
 
 CACHE_TERMS: Mapping[str, Term] = {
     "cache_gain": Term(default=0.8, low=0.01, high=8.0, spread=0.7, transfer=0.5),
-    "cache_share": Term(default=0.6, low=0.2, high=1.5, spread=0.3, transfer=0.25),
+    "cache_share": Term(default=0.7, low=0.3, high=1.1, spread=0.3, transfer=0.25),
 }
 """What work smaller than the second-level cache gains over memory, and up to which share of it
 (`gpubenches_smallkernels`: 0.5 to 0.9 of the cache, up to 6.6 times faster)."""

@@ -20,7 +20,7 @@ from bsprof.predict.roofline.shape import Shape
 def traffic_terms(share: float, *, spread: float = 0.3) -> Mapping[str, Term]:
     """Terms of a class whose large works reach about so much of the device's bandwidth."""
     return {
-        "share": Term(default=share, low=0.02, high=1.1, spread=spread, transfer=0.15),
+        "share": Term(default=share, low=0.02, high=1.02, spread=spread, transfer=0.15),
         "few_rows": Term(default=0.1, low=0.001, high=20.0, spread=1.0, transfer=0.5),
         "short_rows": Term(default=5.0, low=0.01, high=1000.0, spread=1.0, transfer=0.5),
         "setup_us": Term(default=0.5, low=0.02, high=20.0, spread=0.5, transfer=0.3),
