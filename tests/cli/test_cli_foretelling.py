@@ -11,6 +11,7 @@ from bsprof.fit.samples import spread_of_outcomes
 from bsprof.predict.scenarios import factors
 from bsprof.records import (
     DeviceSnapshot,
+    HeavyOperator,
     Mode,
     Origin,
     Point,
@@ -19,6 +20,7 @@ from bsprof.records import (
     Precision,
     Prediction,
     Quantity,
+    Regime,
     TimeWorlds,
     WorkloadSpec,
     per_second,
@@ -41,7 +43,23 @@ def made_point(device, size):
         samples_per_s=per_second(size, step),
         device_used_bytes=Quantity(value=used, low=0.97 * used, high=1.03 * used),
         alloc_retries=0,
-        prediction=PointPrediction(worlds=TimeWorlds(micro_step_s=rows)),
+        prediction=PointPrediction(
+            worlds=TimeWorlds(micro_step_s=rows),
+            seconds_by_class={"matmul": 0.8 * seconds, "softmax": 0.2 * seconds},
+            host_s=0.001,
+            heaviest=(
+                HeavyOperator(
+                    name="aten.mm",
+                    work_class="matmul",
+                    shape="(8, 8) by (8, 8), fp32",
+                    count=3,
+                    seconds=0.8 * seconds,
+                    flops=3072,
+                    bytes=2304,
+                    regime=Regime.COMPUTE,
+                ),
+            ),
+        ),
     )
 
 
@@ -53,7 +71,7 @@ class Foretold:
         self.calls = []
         self.failure = None
 
-    def __call__(self, spec, devices, *, world_size, store, on_event):
+    def __call__(self, spec, devices, *, world_size, store, on_event, **_options):
         assert on_event is not None
         self.calls.append((spec, [device.name for device in devices], world_size))
         if self.failure is not None:
@@ -73,7 +91,11 @@ class Foretold:
                 ranks=world_size,
                 parallel="none" if world_size == 1 else "ddp",
                 points=tuple(made_point(device.name, b) for b in (1, 4, 16, 64)),
-                prediction=Prediction(device=device.name, software={"torch": "2.13"}),
+                prediction=Prediction(
+                    device=device.name,
+                    software={"torch": "2.13"},
+                    timing=("bandwidth: a table", "shapes: measured on this family"),
+                ),
             )
             save(profile, profile_path(profile, store))
             profiles.append(profile)
@@ -202,6 +224,23 @@ def test_it_refuses_before_predicting(run, foretold, words, status, text):
     assert text in outcome.err
     assert outcome.out == ""
     assert foretold.calls == []
+
+
+def test_a_sweep_answers_with_the_best_size_and_with_details_when_asked(run, foretold):
+    outcome = run("sweep", "--model", "gpt2", "--device", "t4")
+    assert outcome.status == 0, outcome.err
+    assert len(foretold.calls) == 1
+    lines = outcome.out.splitlines()
+    assert lines[0] == "gpt2: micro-batch 4 is predicted best, 16.5 samples/s in micro-steps"
+    assert "how sure\twith probability 98 % no size that fits is more than 1.0 % faster" in (
+        outcome.out
+    )
+    assert "aten.mm" not in outcome.out
+    assert "why\t" not in outcome.out
+    told = run("sweep", "--model", "gpt2", "--device", "t4", "-v").out
+    assert "why\tBandwidth: a table." in told
+    assert "Where the time of a micro-step goes" in told
+    assert "aten.mm\t(8, 8) by (8, 8), fp32\t3\t" in told
 
 
 RECOMMEND = ("recommend", "--model", "gpt2", "--device", "h100-80gb-sxm", "--target-batch", "512")
