@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,16 @@ class Outcome:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """What `-v` sets up in this process writes to the stderr of one test."""
+    log = logging.getLogger("bsprof")
+    handlers, level = log.handlers[:], log.level
+    yield
+    log.handlers[:] = handlers
+    log.setLevel(level)
 
 
 @pytest.fixture
