@@ -111,6 +111,17 @@ def test_a_correction_scales_and_adds_and_narrows():
     assert found.provenance == ("made up", "Corrected by x.")
 
 
+def test_what_a_corrected_step_is_made_of_is_corrected_as_well():
+    costs = costs_of([(work(500), 3), (work(10), 1)], (), [(work(200), 1)])
+    correction = Correction(scale=1.2, host_scale=2.0, optimizer_scale=1.5)
+    found = model(costs, correction=correction).predict(8)
+    assert found.micro_step.device_s == pytest.approx(found.micro_step_s.value)
+    assert found.micro_step.host_s == pytest.approx(2 * 4 * 10e-6)
+    assert found.optimizer.device_s == pytest.approx(1.2 * 1.5 * 200e-6)
+    assert sum(o.seconds for o in found.heaviest) == pytest.approx(found.micro_step.device_s)
+    assert sum(found.micro_step.by_regime_s.values()) == pytest.approx(found.micro_step.device_s)
+
+
 def test_an_update_of_several_micro_steps_adds_up_gradients():
     costs = costs_of([(work(1000), 1)], (), [(work(100), 1)], [(work(30), 1)])
     predicted = model(costs).predict(1)
