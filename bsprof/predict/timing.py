@@ -258,8 +258,9 @@ class TimeModel:
             return 1.0
         table = self._laws.get(work_class)
         if table is None:
-            # Devices of one architecture have the same laws, and err alike.
-            name = f"{work_class} {self._conditions.device.architecture}"
+            # Devices of one architecture have the same laws, and err alike in one precision.
+            given = self._conditions
+            name = f"{work_class} {given.precision} {given.device.architecture}"
             spread = self.roofline.spread(work_class) * self.correction.law_share
             table = self._laws[work_class] = factors(name, spread)
         return table[world]
