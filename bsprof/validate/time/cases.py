@@ -64,6 +64,8 @@ class TimeCase:
         published_gmacs: Multiplications of a forward pass of one sample, in 10^9, as published for
             the model that was measured (more than one where tables count differently): a row whose
             trace is another network is not scored.
+        framework_s: Seconds that the source's framework is known to add to every step, roughly; 0
+            where none is known to.
         calibrates: What this row tells about its sweep; one that tells something is not scored.
         training_row: Whether it may fit the constants of the datasheet comparison, and the
             coefficients; a row that may is not scored.
@@ -91,6 +93,7 @@ class TimeCase:
     attention_kernel: str = ""
     sweep: str = ""
     published_gmacs: tuple[float, ...] = ()
+    framework_s: float = 0.0
     calibrates: Calibrates = Calibrates.NOTHING
     training_row: bool = False
     assumptions: tuple[str, ...] = ()

@@ -25,6 +25,9 @@ ASSUMPTIONS = (
     "NeuMF has 32 factors and a network of 256-128-64-32 for MovieLens 1M, AdaptDL's defaults",
 )
 
+ADAPTDL_S = 0.13
+"""Between the 90 and 175 ms that AdaptDL's statistics of the gradient add to a step."""
+
 _DEVICES = {
     ("A100", "40"): "a100-40gb-sxm",
     ("V100", "32"): "v100-32gb-sxm",
@@ -90,6 +93,7 @@ def _case(row: Row, *, calibrates: bool) -> TimeCase | Skipped:
         set_name=set_name,
         sweep=_sweep(row),
         published_gmacs=gmacs,
+        framework_s=ADAPTDL_S,
         calibrates=Calibrates.POINT if calibrates else Calibrates.NOTHING,
         assumptions=ASSUMPTIONS,
     )
