@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         load_plan,
     )
     from bsprof.accumulation.watch import Watch
+    from bsprof.diagnose.check import check_equivalence
+    from bsprof.diagnose.findings import Equivalence
+    from bsprof.diagnose.measure_noise import measure_noise
+    from bsprof.diagnose.noise.records import Noise
     from bsprof.errors import (
         BsprofError,
         CalibrationError,
@@ -128,12 +132,15 @@ _HOMES: dict[str, tuple[str, str]] = {
     "Watch": ("bsprof.accumulation.watch", ""),
     "accumulate": ("bsprof.accumulation.accumulate", ""),
     "load_plan": ("bsprof.accumulation.plan_file", ""),
+    "Equivalence": ("bsprof.diagnose.findings", ""),
+    "Noise": ("bsprof.diagnose.noise.records", ""),
     "PhaseLimits": ("bsprof.measure.wire", ""),
     "Software": ("bsprof.predict.target", ""),
     "SweepEvent": ("bsprof.measure.events", ""),
     "Workload": ("bsprof.workloads.workload", ""),
     "build_report": ("bsprof.report", ""),
     "builtin_names": ("bsprof.workloads.names", ""),
+    "check_equivalence": ("bsprof.diagnose.check", ""),
     "compare_profiles": ("bsprof.recommend.compare", ""),
     "comparison_document": ("bsprof.recommend.compare_document", ""),
     "examine": ("bsprof.measure.doctor", ""),
@@ -142,6 +149,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "list_models": ("bsprof.workloads.listing", ""),
     "list_profiles": ("bsprof.store", "listing"),
     "load_profile": ("bsprof.store", "load"),
+    "measure_noise": ("bsprof.diagnose.measure_noise", ""),
     "newest_profile": ("bsprof.store", "newest"),
     "predict_sweep": ("bsprof.predict.sweep", ""),
     "predict_sweeps": ("bsprof.predict.sweep", ""),
@@ -160,10 +168,12 @@ __all__ = [
     "Comparison",
     "DeviceSpec",
     "DeviceUnavailable",
+    "Equivalence",
     "FitError",
     "MeasurementError",
     "Mode",
     "NoFeasibleBatch",
+    "Noise",
     "Note",
     "Objective",
     "OutputError",
@@ -194,6 +204,7 @@ __all__ = [
     "accumulate",
     "build_report",
     "builtin_names",
+    "check_equivalence",
     "compare_profiles",
     "comparison_document",
     "examine",
@@ -203,6 +214,7 @@ __all__ = [
     "list_profiles",
     "load_plan",
     "load_profile",
+    "measure_noise",
     "newest_profile",
     "predict_sweep",
     "predict_sweeps",

@@ -25,6 +25,8 @@ COMMANDS = (
     "recommend",
     "report",
     "compare",
+    "check",
+    "noise",
     "calibrate",
     "validate",
     "profiles",

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import pytest
 import plain_sums
+import pytest
 import torch
 from torch import nn
 
