@@ -74,6 +74,7 @@ class Work:
         name: Of the operator: `aten.mm`.
         rows, columns: Of a normalisation, softmax or loss: how many vectors of what length; 0
             where that is not known.
+        memory_bytes: On a processor, what of its operands the last cache no longer holds.
     """
 
     work_class: WorkClass
@@ -97,3 +98,4 @@ class Work:
     name: str = ""
     rows: int = 0
     columns: int = 0
+    memory_bytes: int = 0

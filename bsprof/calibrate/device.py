@@ -8,15 +8,15 @@ from dataclasses import replace
 from bsprof.accounting.work import WorkClass
 from bsprof.calibrate.benchmark import CPU
 from bsprof.calibrate.fit import KernelRow, fit_device
-from bsprof.calibrate.fit.processor import best_cache_bytes, fit_laws
+from bsprof.calibrate.fit.processor import ProcessorRow, best_cache_bytes, fit_laws
 from bsprof.calibrate.measured import Measured
-from bsprof.calibrate.rows import HostCosts, host_costs, kernel_rows
+from bsprof.calibrate.rows import HostCosts, host_costs, kernel_rows, processor_rows
 from bsprof.calibrate.run import capability_of
 from bsprof.errors import FitError, UnknownDevice
 from bsprof.hardware.catalogue import find_device
 from bsprof.hardware.processors import processor_key
-from bsprof.predict.roofline.processor import OPTIMIZER_CALL, PAGES
-from bsprof.predict.roofline.processor_laws import CALL
+from bsprof.predict.roofline.processor import OPTIMIZER_CALL
+from bsprof.predict.roofline.processor_laws import CALL, MEMORY, PAGES
 from bsprof.records import DeviceSnapshot, DeviceSpec, Quantity
 from bsprof.records.calibration import (
     Calibration,
@@ -26,6 +26,8 @@ from bsprof.records.calibration import (
     LawTerms,
 )
 from bsprof.store.folder import slug
+
+_Row = KernelRow | ProcessorRow
 
 MEASURED = "measured by `bsprof calibrate`"
 _LEAST_FLOPS = 2e7
@@ -71,11 +73,11 @@ def calibration_of(measured: Measured, base: Calibration | None) -> DeviceCalibr
     Raises:
         FitError: too little was measured.
     """
-    name = device_name(measured.device)
-    rows = kernel_rows(measured, name)
     costs = host_costs(measured)
     if measured.device.kind == CPU:
-        return _of_processor(measured, rows, costs)
+        return _of_processor(measured, processor_rows(measured), costs)
+    name = device_name(measured.device)
+    rows = kernel_rows(measured, name)
     try:
         spec, known = _in_catalogue(measured.device), True
     except UnknownDevice:
@@ -93,7 +95,7 @@ def calibration_of(measured: Measured, base: Calibration | None) -> DeviceCalibr
 
 
 def _of_processor(
-    measured: Measured, rows: Sequence[KernelRow], costs: HostCosts
+    measured: Measured, rows: Sequence[ProcessorRow], costs: HostCosts
 ) -> DeviceCalibration:
     flops = _product_rates(rows)
     streams = _stream_rates(rows)
@@ -105,7 +107,7 @@ def _of_processor(
         )
     cache = best_cache_bytes(rows)
     spec = _processor(measured.device, flops, max(streams), cache)
-    laws = {**fit_laws(rows, cache), **dict(_own_laws(measured, costs))}
+    laws = {**fit_laws(rows, cache, spec.name), **dict(_own_laws(measured, costs))}
     return DeviceCalibration(
         device=spec.name,
         spec=spec,
@@ -135,7 +137,7 @@ def _own_laws(measured: Measured, costs: HostCosts) -> Iterator[tuple[str, LawTe
     price = _page_price(measured)
     if price is not None:
         error = _ERROR * price
-        terms = {"bytes": Coefficient(value=price, error=error)}
+        terms = {MEMORY: Coefficient(value=price, error=error)}
         yield PAGES, LawTerms(terms=terms, rows=2, devices=(name,))
 
 
@@ -154,7 +156,7 @@ def _page_price(measured: Measured) -> float | None:
     return max(0.0, seconds["copy.made"][size] - seconds["copy.filled"][size]) / size
 
 
-def _product_rates(rows: Sequence[KernelRow]) -> dict[str, float]:
+def _product_rates(rows: Sequence[_Row]) -> dict[str, float]:
     best: dict[str, float] = {}
     for row in rows:
         work = row.work
@@ -163,7 +165,7 @@ def _product_rates(rows: Sequence[KernelRow]) -> dict[str, float]:
     return dict(sorted(best.items()))
 
 
-def _stream_rates(rows: Sequence[KernelRow]) -> list[float]:
+def _stream_rates(rows: Sequence[_Row]) -> list[float]:
     """Bytes a second of copies and sums of arrays of the largest size."""
     plain = [r for r in rows if r.work.name in ("aten.copy_", "aten.add")]
     most = max((row.work.bytes for row in plain), default=0)

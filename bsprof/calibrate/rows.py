@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bsprof.accounting.work import Work
 from bsprof.calibrate.benchmark import CPU
+from bsprof.calibrate.fit.processor import ProcessorRow
 from bsprof.calibrate.fit.rows import KernelRow
 from bsprof.calibrate.measured import Measured, Timed
 from bsprof.calibrate.run import capability_of
 from bsprof.predict.cost import works_of
+from bsprof.predict.cost.caches import footprint_bytes
 from bsprof.predict.cost.multipliers import Multipliers
 from bsprof.predict.roofline.processor_laws import is_free
 from bsprof.records import Precision
@@ -69,30 +71,41 @@ def host_costs(measured: Measured) -> HostCosts:
 
 
 def kernel_rows(measured: Measured, device: str) -> list[KernelRow]:
-    """One row for each benchmark whose call is one work.
-
-    On a GPU seconds are the device's, launches included. On a processor they are what a call
-    takes beyond the smallest operator; entering the autograd engine is taken off.
+    """One row for each benchmark of a GPU whose call is one work; launches are in its seconds.
 
     Args:
         measured: What was timed.
         device: Name that rows bear.
     """
+    return [
+        KernelRow(work=work, seconds=measured.seconds(timed), device=device, source=device)
+        for timed, work in _works(measured)
+    ]
+
+
+def processor_rows(measured: Measured) -> list[ProcessorRow]:
+    """One row for each benchmark of a processor whose call is one work.
+
+    Seconds are what a call takes beyond the smallest operator, or beyond entering the autograd
+    engine where it does.
+    """
     costs = host_costs(measured)
     rows = []
-    for timed in measured.timed:
-        if timed.benchmark.program.startswith(_HOST):
-            continue
-        work = only_work(timed, measured)
-        if work is None:
-            continue
-        seconds = measured.seconds(timed)
-        if measured.device.kind == CPU:
-            seconds -= _floor(timed, costs)
-            if seconds <= 0:
-                continue
-        rows.append(KernelRow(work=work, seconds=seconds, device=device, source=device))
+    for timed, work in _works(measured):
+        seconds = measured.seconds(timed) - _floor(timed, costs)
+        if seconds > 0:
+            footprint = footprint_bytes(timed.operators)
+            rows.append(ProcessorRow(work=work, seconds=seconds, footprint_bytes=footprint))
     return rows
+
+
+def _works(measured: Measured) -> Iterator[tuple[Timed, Work]]:
+    """Benchmarks of a single work each."""
+    for timed in measured.timed:
+        if not timed.benchmark.program.startswith(_HOST):
+            work = only_work(timed, measured)
+            if work is not None:
+                yield timed, work
 
 
 def only_work(timed: Timed, measured: Measured) -> Work | None:

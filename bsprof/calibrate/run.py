@@ -210,7 +210,9 @@ class _Run:
     def _one(self, benchmark: Benchmark, seconds: float) -> None:
         answer = self._bench.ask("time", benchmark=to_json(benchmark), seconds=seconds)
         if isinstance(answer, Trouble):
-            self._failed[benchmark.name] = answer.failure.reason
+            failure = answer.failure
+            raised = failure.error_type is not None and failure.tail
+            self._failed[benchmark.name] = failure.tail[-1] if raised else failure.reason
         elif "refused" in answer:
             self._refused[benchmark.name] = str(answer["refused"])
         else:

@@ -113,6 +113,7 @@ def _document(measured: Measured, found: DeviceCalibration, path: Path) -> str:
         "failed": dict(measured.failed),
         "skipped": list(measured.skipped),
         "duration_s": measured.duration_s,
+        "usual_pace_s": measured.usual_pace_s,
     }
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 

@@ -67,7 +67,7 @@ class Predictor:
             dict.fromkeys(trace_target(given.device, given.software) for given in conditions)
         )
         self._traced: list[tuple[Traces, Replays]] = []
-        self._costs: dict[tuple[int, tuple[int, int] | None], Costs] = {}
+        self._costs: dict[tuple[int, tuple[int, int] | None, float | None], Costs] = {}
         self._measured = measured
         self._bus_bytes_per_s = bus_bytes_per_s
         self._started = time.monotonic()
@@ -130,10 +130,12 @@ class Predictor:
 
     def _timing(self, traces: Traces, target: TraceTarget, given: Conditions) -> TimeModel:
         """The time model of one device; works of a size are found once for all that share them."""
-        capability = None if given.device.kind == "cpu" else target.compute_capability
-        key = (id(traces), capability)
+        is_processor = given.device.kind == "cpu"
+        capability = None if is_processor else target.compute_capability
+        cache = float(given.device.l2_bytes or 0) if is_processor else None
+        key = (id(traces), capability, cache)
         if key not in self._costs:
-            self._costs[key] = Costs(traces.at, capability, self._spec.precision)
+            self._costs[key] = Costs(traces.at, capability, self._spec.precision, cache_bytes=cache)
         costs = self._costs[key].at
         correction = NO_CORRECTION
         if self._measured is not None:

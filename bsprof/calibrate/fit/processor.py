@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bsprof.accounting.work import Work, WorkClass
-from bsprof.calibrate.fit.rows import KernelRow
-from bsprof.predict.roofline.processor_laws import SPREAD, counts_of, law_names
+from bsprof.predict.cost.caches import beyond
+from bsprof.predict.roofline.processor_laws import HALF, SPREAD, counts_of, law_names
 from bsprof.records.calibration import Coefficient, LawTerms
 
 if TYPE_CHECKING:
@@ -18,80 +18,83 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-CACHES = tuple(2**n * 2**20 for n in range(7))
-"""Sizes of a last cache that are tried: 1 to 64 MiB."""
-_STREAMING = (WorkClass.ELEMENTWISE, WorkClass.COPY)
 CLOCK_S = 1e-6
 """Times are not told from each other below this: rows are weighted by time plus this."""
-LEAST_ROWS = 3
+CACHES = tuple(2**n * 2**20 for n in range(8))
+"""Sizes of a last cache that are tried: 1 to 128 MiB."""
+LEAST_ROWS = 4
+"""Of a law, to have a say in the size of the cache."""
+_USUAL_CACHE_BYTES = 16 * 2**20
+_STREAMING = (WorkClass.ELEMENTWISE, WorkClass.COPY)
+_MOST_ERROR = 1.0
+"""Of a logarithm: one disturbed row is not to decide on a spread or on a cache."""
+_UNKNOWN_SPREAD = 0.3
+"""Of a law with as many prices as rows."""
 
 
-def fit_laws(rows: Iterable[KernelRow], cache_bytes: float) -> dict[str, LawTerms]:
-    """Every law that has rows: of operators, of classes, and of what stands in for others.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorRow:
+    """One timed work.
+
+    Attributes:
+        work: What ran, again and again on the same tensors.
+        seconds: Of a call, beyond those of the smallest call.
+        footprint_bytes: Of the tensors.
+    """
+
+    work: Work
+    seconds: float
+    footprint_bytes: int
+
+    def counts(self, cache_bytes: float) -> Mapping[str, float]:
+        """What its law prices: of its tensors a cache holds what is not beyond it."""
+        size = self.footprint_bytes
+        cold = round(size * beyond(size, cache_bytes))
+        return counts_of(replace(self.work, memory_bytes=cold))
+
+
+def fit_laws(rows: Iterable[ProcessorRow], cache_bytes: float, device: str) -> dict[str, LawTerms]:
+    """Every law that has rows: of operators, and of classes, which stand in for other operators.
 
     Args:
-        rows: Seconds beyond those of the smallest call.
+        rows: Of all laws.
         cache_bytes: Of the last cache.
+        device: That they were timed on.
     """
-    by_name: dict[str, list[KernelRow]] = {}
+    by_name: dict[str, list[ProcessorRow]] = {}
     for row in rows:
-        own, *_others = law_names(row.work)
-        by_name.setdefault(own, []).append(row)
-        shared = _class_law(row.work)
-        if shared is not None and shared != own:
-            by_name.setdefault(shared, []).append(row)
-    return {name: fit_law(members, cache_bytes) for name, members in sorted(by_name.items())}
+        for name in dict.fromkeys((law_names(row.work)[0], *_class_laws(row.work))):
+            by_name.setdefault(name, []).append(row)
+    return {
+        name: fit_law(members, cache_bytes, device) for name, members in sorted(by_name.items())
+    }
 
 
-def best_cache_bytes(rows: Sequence[KernelRow]) -> float:
+def best_cache_bytes(rows: Sequence[ProcessorRow]) -> float:
     """The size of cache that explains elementwise operators and copies best."""
-    streams = [row for row in rows if row.work.work_class in _STREAMING]
-    by_law: dict[str, list[KernelRow]] = {}
-    for row in streams:
-        by_law.setdefault(law_names(row.work)[0], []).append(row)
-    chosen = [members for members in by_law.values() if len(members) > LEAST_ROWS]
+    by_law: dict[str, list[ProcessorRow]] = {}
+    for row in rows:
+        if row.work.work_class in _STREAMING:
+            by_law.setdefault(law_names(row.work)[0], []).append(row)
+    chosen = [members for members in by_law.values() if len(members) >= LEAST_ROWS]
     if not chosen:
-        return float(CACHES[-3])
+        return float(_USUAL_CACHE_BYTES)
 
     def misfit(cache_bytes: float) -> float:
-        found = 0.0
-        for members in chosen:
-            law = fit_law(members, cache_bytes, leave_out=False).terms
-            pairs = worst_rows(members, law, cache_bytes)
-            found += sum(min(1.0, abs(math.log(ratio))) for _row, ratio in pairs)
-        return found
+        return sum(_Fit(members, cache_bytes).total_error for members in chosen)
 
     return float(min(CACHES, key=misfit))
 
 
-def fit_law(rows: Sequence[KernelRow], cache_bytes: float, *, leave_out: bool = True) -> LawTerms:
-    """The prices of one law: least squares of relative errors, none negative.
-
-    Args:
-        rows: That follow it.
-        cache_bytes: Of the last cache.
-        leave_out: Whether to find its spread, which fits it once for each row.
-    """
-    import numpy as np
-
-    counts = [counts_of(row.work, cache_bytes) for row in rows]
-    names = list(counts[0])
-    table = np.array([[c[name] for name in names] for c in counts])
-    seconds = np.array([max(row.seconds, 0.0) for row in rows])
-    weights = 1.0 / (seconds + CLOCK_S)
-    prices = _solve(table, seconds, weights)
-    errors = _errors(table, seconds, weights, prices)
+def fit_law(rows: Sequence[ProcessorRow], cache_bytes: float, device: str) -> LawTerms:
+    """The prices of one law: least squares of relative errors, none negative."""
+    fit = _Fit(rows, cache_bytes)
     terms = {
         name: Coefficient(value=float(price), error=float(error))
-        for name, price, error in zip(names, prices, errors, strict=True)
+        for name, price, error in zip(fit.names, fit.prices, fit.errors(), strict=True)
     }
-    if leave_out:
-        terms[SPREAD] = Coefficient(value=_spread(table, seconds, weights))
-    return LawTerms(
-        terms=terms,
-        rows=len(rows),
-        devices=tuple(sorted({row.device for row in rows})),
-    )
+    terms[SPREAD] = Coefficient(value=fit.spread)
+    return LawTerms(terms=terms, rows=len(rows), devices=(device,))
 
 
 _PLAIN = frozenset(
@@ -100,65 +103,74 @@ _PLAIN = frozenset(
 """Elementwise operators that stand for those that are not timed: they cost their bytes."""
 
 
-def _class_law(work: Work) -> str | None:
+def _class_laws(work: Work) -> tuple[str, ...]:
     """The law that stands in for operators of the class that are not timed."""
-    kind, half = work.work_class, "/half" if work.compute in ("bf16", "fp16") else ""
+    half = HALF if work.compute in ("bf16", "fp16") else ""
     name = work.name.rpartition(".")[2]
-    if kind is WorkClass.ELEMENTWISE and name not in _PLAIN:
-        return None
-    return f"{kind.value}{half}"
+    if work.work_class is WorkClass.ELEMENTWISE and name not in _PLAIN:
+        return ()
+    return (f"{work.work_class.value}{half}",)
 
 
-def _solve(table: FloatArray, seconds: FloatArray, weights: FloatArray) -> FloatArray:
-    import numpy as np
-    from scipy.optimize import nnls
+class _Fit:
+    """Prices of one law; relative errors count, none is negative."""
 
-    scale = np.maximum(np.abs(table).max(axis=0), 1e-300)
-    found, _residual = nnls(table * weights[:, None] / scale, seconds * weights)
-    return np.asarray(found / scale, dtype=np.float64)
+    def __init__(self, rows: Sequence[ProcessorRow], cache_bytes: float) -> None:
+        import numpy as np
+        from scipy.optimize import nnls
 
+        counts = [row.counts(cache_bytes) for row in rows]
+        self.names = list(counts[0])
+        self._seconds = np.array([max(row.seconds, 0.0) for row in rows])
+        self._weights = 1.0 / (self._seconds + CLOCK_S)
+        table = np.array([[c[name] for name in self.names] for c in counts])
+        self._scale = np.maximum(np.abs(table).max(axis=0), 1e-300)
+        self._weighted = table * self._weights[:, None] / self._scale
+        found, _residual = nnls(self._weighted, self._seconds * self._weights)
+        self._found: FloatArray = np.asarray(found, dtype=np.float64)
+        self._fitted: FloatArray = table @ (self._found / self._scale)
 
-def _errors(
-    table: FloatArray, seconds: FloatArray, weights: FloatArray, prices: FloatArray
-) -> FloatArray:
-    """Standard errors of the prices that are not zero; a price at zero has none."""
-    import numpy as np
+    @property
+    def prices(self) -> FloatArray:
+        """Seconds for one of each count."""
+        prices: FloatArray = self._found / self._scale
+        return prices
 
-    used = prices > 0
-    errors = np.zeros_like(prices)
-    freedom = len(seconds) - int(used.sum())
-    if not used.any() or freedom < 1:
+    @property
+    def freedom(self) -> int:
+        """Rows beyond prices that are not zero."""
+        return len(self._seconds) - int((self._found > 0).sum())
+
+    def errors(self) -> FloatArray:
+        """Standard errors of the prices that are not zero; a price at zero has none."""
+        import numpy as np
+
+        used = self._found > 0
+        errors = np.zeros_like(self._found)
+        if not used.any() or self.freedom < 1:
+            return errors
+        weighted = self._weighted[:, used]
+        residual = self._seconds * self._weights - weighted @ self._found[used]
+        variance = float(residual @ residual) / self.freedom
+        covariance = variance * np.linalg.pinv(weighted.T @ weighted)
+        errors[used] = np.sqrt(np.maximum(0.0, np.diag(covariance))) / self._scale[used]
         return errors
-    scale = np.abs(table[:, used]).max(axis=0)
-    weighted = table[:, used] * weights[:, None] / scale
-    residual = seconds * weights - weighted @ (prices[used] * scale)
-    variance = float(residual @ residual) / freedom
-    covariance = variance * np.linalg.pinv(weighted.T @ weighted)
-    errors[used] = np.sqrt(np.maximum(0.0, np.diag(covariance))) / scale
-    return errors
 
+    @property
+    def logarithms(self) -> list[float]:
+        """Of measured over fitted seconds, row by row, no further than `_MOST_ERROR` off."""
+        pairs = zip(self._seconds, self._fitted, strict=True)
+        found = (math.log((true + CLOCK_S) / (guess + CLOCK_S)) for true, guess in pairs)
+        return [max(-_MOST_ERROR, min(_MOST_ERROR, value)) for value in found]
 
-def _spread(table: FloatArray, seconds: FloatArray, weights: FloatArray) -> float:
-    """1 sigma, robust, of log(measured / fitted), each row left out in turn."""
-    import numpy as np
+    @property
+    def total_error(self) -> float:
+        """Sum of the sizes of the logarithms."""
+        return sum(map(abs, self.logarithms))
 
-    if len(seconds) < LEAST_ROWS:
-        return 0.3
-    found = []
-    for left_out in range(len(seconds)):
-        kept = np.arange(len(seconds)) != left_out
-        fitted = float(table[left_out] @ _solve(table[kept], seconds[kept], weights[kept]))
-        found.append(abs(math.log((seconds[left_out] + CLOCK_S) / (fitted + CLOCK_S))))
-    return 1.4826 * statistics.median(found)
-
-
-def worst_rows(
-    rows: Sequence[KernelRow], law: Mapping[str, Coefficient], cache_bytes: float
-) -> list[tuple[KernelRow, float]]:
-    """Rows with fitted over measured time, the furthest off first."""
-    found = []
-    for row in rows:
-        counts = counts_of(row.work, cache_bytes)
-        fitted = sum(law[name].value * count for name, count in counts.items())
-        found.append((row, (fitted + CLOCK_S) / (row.seconds + CLOCK_S)))
-    return sorted(found, key=lambda pair: -abs(math.log(pair[1])))
+    @property
+    def spread(self) -> float:
+        """1 sigma of them, for the prices that they were spent on."""
+        if self.freedom < 1:
+            return _UNKNOWN_SPREAD
+        return math.sqrt(sum(x * x for x in self.logarithms) / self.freedom)

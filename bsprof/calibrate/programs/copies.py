@@ -18,12 +18,6 @@ def onto(make: Maker) -> Program:
     return forward(lambda: y.copy_(x))
 
 
-def clone(make: Maker) -> Program:
-    """Into a new array."""
-    x = make.normal(make["rows"], make["columns"])
-    return forward(lambda: x.clone())
-
-
 def cast(make: Maker) -> Program:
     """Into half the bytes, as autocast does."""
     x = make.normal(make["rows"], make["columns"], dtype=torch.float32)
@@ -81,7 +75,6 @@ def dropout(make: Maker) -> Program:
 
 PROGRAMS: Mapping[str, Builder] = {
     "copy.onto": onto,
-    "copy.clone": clone,
     "copy.cast": cast,
     "copy.cast_back": cast_back,
     "copy.turned": turned,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bsprof.accounting.work import Work
+from bsprof.predict.cost.caches import CachedCosts
 from bsprof.predict.cost.compiled_loss import with_compiled_loss
 from bsprof.predict.cost.multipliers import Multipliers
 from bsprof.predict.cost.works import Costs
@@ -118,6 +119,7 @@ def steady_costs(
     precision: Precision,
     *,
     compiled_loss: bool = False,
+    cache_bytes: float | None = None,
 ) -> StepCosts:
     """The last update of a traced run: its first micro-step, what later ones add, its end.
 
@@ -127,9 +129,14 @@ def steady_costs(
         precision: Of the workload.
         compiled_loss: Whether the loss is computed within what is compiled, as where a model
             returns it; a workload's own loss runs outside. Without effect on an eager run.
+        cache_bytes: Last cache of a processor, outside of which works may find their operands.
     """
     multipliers = Multipliers(compute_capability=compute_capability, precision=precision)
-    costs = Costs(multipliers, stream.events)
+    costs = (
+        Costs(multipliers, stream.events)
+        if cache_bytes is None
+        else CachedCosts(multipliers, stream, cache_bytes)
+    )
     first, later, end = _parts(stream)
     zeroing = [op for op in first if _zeroes(op, stream)]
     if zeroing:
@@ -143,7 +150,9 @@ def steady_costs(
     passes = collected.passes(first)
     accumulation = Part()
     if later:
-        accumulation = _on_top(collected.passes(later)[True], passes[True])
+        # Compared without what caches hold, which differs between micro-steps.
+        plain = _Collected(stream.module_names, Costs(multipliers, stream.events))
+        accumulation = _on_top(plain.passes(later)[True], plain.passes(first)[True])
     return StepCosts(
         forward=passes[False],
         backward=passes[True],

@@ -15,10 +15,6 @@ from bsprof.records.calibration import Calibration, Coefficient
 OPTIMIZER_CALL = "optimizer_call"
 """Law whose `call` is the price of dispatching an operator in an optimizer's step."""
 
-PAGES = "pages"
-"""Law whose `bytes` is the price of memory that the system hands out anew."""
-
-_USUAL_CACHE_BYTES = 16 * 2**20
 _USUAL_SPREAD = 0.2
 _SHARED_SPREAD = 0.4
 """Heuristic: of how far single shapes lie off their law, what a whole class shares."""
@@ -36,7 +32,6 @@ class ProcessorRoofline(Roofline):
 
     def __init__(self, device: DeviceSpec, calibration: Calibration) -> None:
         super().__init__(device, calibration)
-        self._cache_bytes = float(device.l2_bytes or _USUAL_CACHE_BYTES)
         self._found: dict[tuple[str, ...], Mapping[str, Coefficient] | None] = {}
         optimizer = self._own.laws.get(OPTIMIZER_CALL)
         self._optimizer_call_s = (
@@ -58,7 +53,7 @@ class ProcessorRoofline(Roofline):
             compute = work.flops / self.ceiling(work.compute).value
             traffic = work.bytes / self._bandwidth.value
         else:
-            counts = counts_of(work, self._cache_bytes)
+            counts = counts_of(work)
             priced = {n: prices[n].value * c for n, c in counts.items() if n in prices}
             latency += priced.pop(CALL, 0.0)
             compute = sum(priced.pop(name, 0.0) for name in _COMPUTE)

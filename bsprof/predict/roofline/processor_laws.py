@@ -14,6 +14,12 @@ from bsprof.accounting.work import Work, WorkClass
 CALL = "call"
 """Price of a call beyond that of the smallest operator, which every call pays on top."""
 
+MEMORY = "memory_bytes"
+"""Price of a byte that the last cache does not hold, on top of all others."""
+
+PAGES = "pages"
+"""Name of work that is no operator, and of its law: memory that the system hands out anew."""
+
 SPREAD = "spread"
 """Term that is no price: 1 sigma of log(measured / fitted), each row left out in turn."""
 
@@ -81,6 +87,8 @@ _LIKE: Mapping[str, str] = {
 
 def law_names(work: Work) -> tuple[str, ...]:
     """Laws that a work may follow, the most particular first; the last is that of its class."""
+    if work.name == PAGES:
+        return (PAGES,)
     kind = work.work_class
     half = HALF if work.compute in _HALF_TYPES else ""
     if kind in _CONVOLUTIONS:
@@ -100,13 +108,12 @@ def law_names(work: Work) -> tuple[str, ...]:
     return _halved((*(f"{kind.value}/{n}" for n in names), kind.value, WorkClass.COPY.value), half)
 
 
-def counts_of(work: Work, cache_bytes: float) -> Mapping[str, float]:
-    """What a work's law prices, by name.
+def counts_of(work: Work) -> Mapping[str, float]:
+    """What a work's law prices, by name."""
+    return {**_counts(work), MEMORY: float(work.memory_bytes), CALL: 1.0}
 
-    Args:
-        work: Any.
-        cache_bytes: Of the last cache; what a work moves beyond it comes from memory.
-    """
+
+def _counts(work: Work) -> Mapping[str, float]:
     kind = work.work_class
     m, n, k, batch = (float(max(1, x)) for x in (work.m, work.n, work.k, work.batch))
     if kind in _CONVOLUTIONS:
@@ -118,7 +125,6 @@ def counts_of(work: Work, cache_bytes: float) -> Mapping[str, float]:
             "left": m * k * batch,
             "right": n * k * batch,
             "products": batch,
-            CALL: 1.0,
         }
     if kind in _ATTENTION and m * n > 1:
         return {
@@ -126,10 +132,9 @@ def counts_of(work: Work, cache_bytes: float) -> Mapping[str, float]:
             "scores": m * n * batch,
             "operands": (m + n) * k * batch,
             "heads": batch,
-            CALL: 1.0,
         }
     moved = float(work.bytes)
-    found = {"bytes": moved, "memory_bytes": max(0.0, moved - cache_bytes), CALL: 1.0}
+    found = {"bytes": moved}
     if kind in _ROWS:
         found["rows"] = float(work.rows)
     return found
@@ -181,5 +186,4 @@ def _convolution_counts(work: Work) -> Mapping[str, float]:
         "results": places * inner * groups,
         "images": max(0.0, work.bytes / item - weights),
         "weights": weights,
-        CALL: 1.0,
     }

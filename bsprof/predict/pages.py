@@ -1,0 +1,110 @@
+"""Memory that the system has to hand out anew in every update of a run on a processor.
+
+The C library keeps what is freed, but not all of it: blocks from 32 MiB on are mapped apart and
+unmapped when freed, and the top of the heap is given back once enough of it is free (glibc's
+`malloc.c`, DEFAULT_MMAP_THRESHOLD_MAX and M_TRIM_THRESHOLD). Touching memory that comes from the
+system costs a page fault for every page, which can be a third of a convolutional network's step.
+What the library does with a run's allocations is asked of the library itself: a small process plays
+them on its own heap.
+
+Matrix products by MKL keep buffers of their own, which lie high in the heap and hold its top in
+place: then only the mapped blocks are fresh. oneDNN's convolutions take no such buffers, but copies
+of what they read and write, in a layout of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+from bsprof.accounting.operators import OperatorClass
+from bsprof.predict.stream import Operator, Stream
+from bsprof.predict.terms.convolution import BACKWARD, FORWARD, convolution_of
+
+MAPPED_BYTES = 32 * 2**20
+PLAY_LIMIT_S = 20.0
+_PRODUCTS = (OperatorClass.MATMUL, OperatorClass.BATCHED_MATMUL)
+
+
+def fresh_bytes(stream: Stream) -> int:
+    """Bytes that the first micro-step of the last update takes from the system."""
+    update = max((mark.update for mark in stream.marks), default=0)
+    own = next((n for n, mark in enumerate(stream.marks) if mark.update == update), None)
+    if own is None:
+        return 0
+    begin = stream.marks[own].position
+    after = stream.marks[own + 1 : own + 2]
+    end = after[0].position if after else len(stream.events)
+    mapped = sum(
+        stream.sizes[event - 1]
+        for event in stream.events[begin:end]
+        if event > 0 and stream.sizes[event - 1] >= MAPPED_BYTES
+    )
+    operators = [op for op in stream.operators if begin <= op.position <= end]
+    if _is_pinned(operators):
+        return mapped
+    played = _played(stream, begin, end)
+    return mapped if played is None else played
+
+
+def _is_pinned(operators: Sequence[Operator]) -> bool:
+    """Whether matrix products do most of the arithmetic."""
+    products = others = 0
+    for operator in operators:
+        flops = int(operator.attributes.get("flops") or 0)
+        if operator.attributes.get("operator_class") in _PRODUCTS:
+            products += flops
+        else:
+            others += flops
+    return products > others
+
+
+def _played(stream: Stream, begin: int, end: int) -> int | None:
+    """What the C library took from the system; None where it cannot be asked."""
+    sizes = list(stream.sizes)
+    events: list[int] = []
+    copies = dict(_copies(stream.operators))
+    first = 0
+    for position in range(end + 1):
+        if position == begin:
+            first = len(events)
+        for group in copies.get(position, ()):
+            made = range(len(sizes) + 1, len(sizes) + len(group) + 1)
+            sizes += group
+            events += [*made, *(-event for event in reversed(made))]
+        if position < end:
+            events.append(stream.events[position])
+    job = {"sizes": sizes, "events": events, "begin": first}
+    found = find_spec("bsprof.measure.page_player")
+    assert found is not None
+    assert found.origin is not None
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", found.origin],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            timeout=PLAY_LIMIT_S,
+            check=True,
+        )
+        answer = json.loads(done.stdout)
+    except (subprocess.SubprocessError, OSError, ValueError):
+        return None
+    return None if answer is None else int(answer)
+
+
+def _copies(operators: Sequence[Operator]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
+    """Sizes of the copies around each kernel of a convolution, by position."""
+    for operator in operators:
+        if operator.name in FORWARD or operator.name in BACKWARD:
+            convolution = convolution_of(operator)
+            if convolution is None or convolution.channels_last:
+                continue
+            image, result = convolution.input.bytes, convolution.output.bytes
+            kernels: list[tuple[int, ...]] = [(image, result)]
+            if operator.name in BACKWARD:
+                kernels.append((result, image))
+            yield operator.position, kernels
