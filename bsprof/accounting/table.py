@@ -47,8 +47,8 @@ def lookup(qualified_name: str, *, is_view: bool = False, is_pointwise: bool = F
     """
     name = base_name(qualified_name)
     found = TABLE.get(name)
-    if found is not None:
-        return found
+    if found is not None and not (is_pointwise and found.operator_class is OperatorClass.REDUCTION):
+        return found  # `max` of two tensors (`max.other`) reduces nothing
     if is_view:
         return Operator(name=name, operator_class=OperatorClass.VIEW)
     if is_pointwise or name.startswith(_FOREACH_PREFIX):

@@ -100,3 +100,17 @@ def test_every_attention_backend_has_the_same_flops() -> None:
         )
     }
     assert forward == {2 * 2 * 4 * (16 * 17 // 2) * (8 + 8)}
+
+
+@pytest.mark.parametrize(
+    ("overload", "expected"),
+    [
+        (torch.ops.aten.max.other, OperatorClass.ELEMENTWISE),
+        (torch.ops.aten.min.other, OperatorClass.ELEMENTWISE),
+        (torch.ops.aten.max.dim, OperatorClass.REDUCTION),
+        (torch.ops.aten.sum.default, OperatorClass.REDUCTION),
+    ],
+)
+def test_an_operator_of_two_tensors_reduces_nothing(overload, expected) -> None:
+    pointwise = torch.Tag.pointwise in overload.tags
+    assert lookup(overload._schema.name, is_pointwise=pointwise).operator_class is expected
