@@ -5,7 +5,6 @@ from __future__ import annotations
 from bsprof.diagnose.noise.records import NoiseAtStep, NoiseEstimate
 from bsprof.units import format_count
 
-
 INDICATION = (
     "Take it as a lower indication, by order of magnitude, never as the best batch: for language "
     "models, batches that cost nothing were larger by orders of magnitude than the noise scale "
