@@ -131,6 +131,7 @@ class TimeModel:
         self.correction = correction
         self._seconds: dict[object, tuple[float, Regime]] = {}
         self._laws: dict[WorkClass, tuple[float, ...]] = {}
+        self._computes: dict[WorkClass, str] = {}
         device, several = conditions.device, conditions.world_size > 1
         self._link: Link | None = link_of(device, bus_bytes_per_s) if several else None
         machine = (
@@ -197,6 +198,7 @@ class TimeModel:
         by_regime: dict[Regime, float] = {}
         for work, count in part:
             seconds, regime = self._of(work)
+            self._computes.setdefault(work.work_class, work.compute)
             by_class[work.work_class] = by_class.get(work.work_class, 0.0) + count * seconds
             by_regime[regime] = by_regime.get(regime, 0.0) + count * seconds
         host = sum(count * self.roofline.host_seconds((work,)) for work, count in part)
@@ -261,7 +263,8 @@ class TimeModel:
             # Devices of one architecture have the same laws, and err alike in one precision.
             given = self._conditions
             name = f"{work_class} {given.precision} {given.device.architecture}"
-            spread = self.roofline.spread(work_class) * self.correction.law_share
+            spread = self.roofline.spread(work_class, self._computes.get(work_class))
+            spread *= self.correction.law_share
             table = self._laws[work_class] = factors(name, spread)
         return table[world]
 

@@ -34,7 +34,7 @@ class Laws:
     def host_seconds(self, works):
         return sum(10e-6 * work.calls for work in works)
 
-    def spread(self, _work_class):
+    def spread(self, _work_class, _compute=None):
         return 0.1
 
 

@@ -8,6 +8,7 @@ from bsprof.accounting.work import Work, WorkClass
 from bsprof.calibrate.fit.works import product, traffic
 from bsprof.hardware.catalogue import find_device
 from bsprof.predict.roofline import Roofline
+from bsprof.predict.roofline.roofline import STEP_SHARE
 from bsprof.records import Regime
 from bsprof.records.calibration import Coefficient, DeviceCalibration, LawTerms, LikeLaw
 
@@ -63,13 +64,13 @@ def test_spreads_grow_with_distance(calibration):
     near, cousin = (Roofline.of(find_device(n), calibration) for n in (A100, "a30"))
     far = Roofline.of(find_device(H100), calibration)
     spreads = [r.spread(WorkClass.ELEMENTWISE) for r in (near, cousin, far)]
-    assert spreads == [0.05, 0.1, 0.2]
-    assert near.machine_spread == 0.1
+    assert spreads == pytest.approx([STEP_SHARE * s for s in (0.05, 0.1, 0.2)])
+    assert near.machine_spread == pytest.approx(STEP_SHARE * 0.1)
 
 
 def test_the_spread_of_one_compute_type(roofline):
-    assert roofline.spread(WorkClass.MATMUL, "bf16") == 0.06
-    assert roofline.spread(WorkClass.MATMUL) > 0.06  # fp32 was not measured
+    assert roofline.spread(WorkClass.MATMUL, "bf16") == pytest.approx(STEP_SHARE * 0.06)
+    assert roofline.spread(WorkClass.MATMUL) > STEP_SHARE * 0.06  # fp32 was not measured
 
 
 def test_a_machine_and_a_device_have_scales(calibration):
@@ -99,7 +100,7 @@ def test_a_law_that_is_like_another_shares_the_device_s_scale(calibration):
     roofline = Roofline.of(find_device(A100), known)
     copy = dataclasses.replace(STREAM, work_class=WorkClass.COPY)
     assert roofline.seconds(copy) == pytest.approx(roofline.seconds(STREAM))
-    assert roofline.spread(WorkClass.COPY) == 0.07
+    assert roofline.spread(WorkClass.COPY) == pytest.approx(STEP_SHARE * 0.07)
 
 
 def test_terms_of_the_device_s_own_win(calibration):
