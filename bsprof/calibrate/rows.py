@@ -20,7 +20,8 @@ from bsprof.records.calibration import Coefficient
 
 OPERATOR, ENGINE = "host.operator", "host.engine"
 FORWARD, BACKWARD, STEP = "host.forward", "host.backward", "step.adamw"
-_HOST = ("host.", "step.")
+_ASIDE = ("host.", "step.", "copy.made")
+"""Programs that say something of the host or of the system, not of a kernel."""
 _DISTURBED = 0.1
 """Standard error of a cost of the host, as a share of it (heuristic)."""
 
@@ -102,7 +103,7 @@ def processor_rows(measured: Measured) -> list[ProcessorRow]:
 def _works(measured: Measured) -> Iterator[tuple[Timed, Work]]:
     """Benchmarks of a single work each."""
     for timed in measured.timed:
-        if not timed.benchmark.program.startswith(_HOST):
+        if not timed.benchmark.program.startswith(_ASIDE):
             work = only_work(timed, measured)
             if work is not None:
                 yield timed, work

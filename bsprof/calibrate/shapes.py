@@ -69,6 +69,9 @@ _CPU_PRODUCTS = (
     (4136, 104, 168),
     (4136, 424, 296),
     (6, 520, 776),
+    (24, 3016, 2008),  # weights that no cache holds
+    (6, 2504, 1992),
+    (72, 3016, 1160),
 )
 _CPU_HALF_PRODUCTS = ((24, 680, 712), (136, 424, 472), (520, 328, 296), (1048, 424, 440))
 _CPU_BATCHED = (
@@ -98,6 +101,7 @@ _CPU_CONVOLUTIONS = (
     (4, 80, 80, 44, 3, 1, 1),
     (8, 144, 144, 12, 3, 1, 1),
     (8, 272, 272, 6, 3, 1, 1),
+    (2, 520, 520, 6, 3, 1, 1),
     (8, 40, 80, 36, 3, 2, 1),
     (8, 136, 272, 12, 3, 2, 1),
     (8, 40, 80, 36, 1, 2, 1),
@@ -115,9 +119,9 @@ _CPU_CONVOLUTIONS = (
     (4, 3, 104, 72, 12, 12, 1),
     (16, 3, 88, 40, 4, 4, 1),
 )
-_CPU_LAST = (3, 7, 12, 15, 20)
+_CPU_LAST = (3, 7, 13, 16, 21)
 """Which of them are run with channels last too."""
-_CPU_HALF_CONVOLUTIONS = (3, 15)
+_CPU_HALF_CONVOLUTIONS = (3, 16)
 _CPU_ATTENTION = (
     # (batch, heads, length, head)
     (1, 3, 24, 64),

@@ -2,10 +2,10 @@
 
 A program of its own, run by `bsprof.predict.pages` in a small process: standard library only, no
 import of bsprof. Reads one job from standard input: `sizes` of blocks, `events` (n + 1 allocates
-block n, -(n + 1) frees it) and `begin`, the event from which bytes are counted. Prints the bytes
-by which the heap and the mappings grew from there on, each growth counted; null where the C library
-does not tell (it needs `mallinfo2` of glibc 2.33) or memory ended. No byte of the blocks is
-touched.
+block n, -(n + 1) frees it) and `borders`, increasing numbers of events between which bytes are
+counted. Prints for each part between two borders the bytes by which the heap and the mappings grew
+in it, each growth counted; null where the C library does not tell (it needs `mallinfo2` of glibc
+2.33) or memory ended. No byte of the blocks is touched.
 """
 
 import ctypes
@@ -36,16 +36,16 @@ class MallocInfo(ctypes.Structure):
     )
 
 
-def play(libc: Any, job: dict[str, Any]) -> int:
+def play(libc: Any, job: dict[str, Any]) -> list[int]:
     """Bytes taken from the system, as in the module's text.
 
     Raises:
         MemoryError: the C library refused.
     """
-    sizes, events, begin = job["sizes"], job["events"], job["begin"]
+    sizes, events, borders = job["sizes"], job["events"], job["borders"]
     addresses: dict[int, int] = {}
-    fresh = heap = mapped = 0
-    for number, event in enumerate(events):
+
+    def happen(event: int) -> None:
         block = abs(event) - 1
         if event > 0:
             address = ctypes.c_void_p()
@@ -54,12 +54,21 @@ def play(libc: Any, job: dict[str, Any]) -> int:
             addresses[block] = address.value or 0
         elif block in addresses:
             libc.free(addresses.pop(block))
-        if number >= begin - 1:
+
+    for event in events[: borders[0]]:
+        happen(event)
+    found = []
+    info = libc.mallinfo2()
+    heap, mapped = info.arena, info.hblkhd
+    for begin, end in zip(borders, borders[1:], strict=False):
+        fresh = 0
+        for event in events[begin:end]:
+            happen(event)
             info = libc.mallinfo2()
-            if number >= begin:
-                fresh += max(0, info.arena - heap) + max(0, info.hblkhd - mapped)
+            fresh += max(0, info.arena - heap) + max(0, info.hblkhd - mapped)
             heap, mapped = info.arena, info.hblkhd
-    return fresh
+        found.append(fresh)
+    return found
 
 
 def main() -> None:

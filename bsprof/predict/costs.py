@@ -45,7 +45,12 @@ class Costs:
                 stream, self._capability, self._precision, cache_bytes=self._cache_bytes
             )
             if self._cache_bytes is not None:
-                found = replace(found, forward=_with_pages(found.forward, fresh_bytes(stream)))
+                fresh = fresh_bytes(stream)
+                found = replace(
+                    found,
+                    forward=_with_pages(found.forward, fresh.micro_step),
+                    optimizer=_with_pages(found.optimizer, fresh.optimizer),
+                )
             self._kept[micro_batch_size] = found
         return self._kept[micro_batch_size]
 

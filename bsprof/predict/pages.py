@@ -18,36 +18,58 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 from bsprof.accounting.operators import OperatorClass
 from bsprof.predict.stream import Operator, Stream
 from bsprof.predict.terms.convolution import BACKWARD, FORWARD, convolution_of
+from bsprof.records import Phase
 
 MAPPED_BYTES = 32 * 2**20
 PLAY_LIMIT_S = 20.0
 _PRODUCTS = (OperatorClass.MATMUL, OperatorClass.BATCHED_MATMUL)
 
 
-def fresh_bytes(stream: Stream) -> int:
-    """Bytes that the first micro-step of the last update takes from the system."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """Bytes that the system hands out anew.
+
+    Attributes:
+        micro_step: In the first micro-step of the last update.
+        optimizer: In its optimizer step.
+    """
+
+    micro_step: int = 0
+    optimizer: int = 0
+
+
+def fresh_bytes(stream: Stream) -> Fresh:
+    """What the last update of a run takes from the system."""
     update = max((mark.update for mark in stream.marks), default=0)
-    own = next((n for n, mark in enumerate(stream.marks) if mark.update == update), None)
-    if own is None:
-        return 0
-    begin = stream.marks[own].position
-    after = stream.marks[own + 1 : own + 2]
-    end = after[0].position if after else len(stream.events)
-    mapped = sum(
-        stream.sizes[event - 1]
-        for event in stream.events[begin:end]
-        if event > 0 and stream.sizes[event - 1] >= MAPPED_BYTES
+    marks = [mark for mark in stream.marks if mark.update == update]
+    if not marks:
+        return Fresh()
+    ends = [*(mark.position for mark in marks[1:]), len(stream.events)]
+    parts = [(mark.position, end) for mark, end in zip(marks, ends, strict=True)]
+    steps = [mark.phase is Phase.OPTIMIZER_STEP for mark in marks]
+    begin, end = parts[0]
+    if _is_pinned([op for op in stream.operators if begin <= op.position <= end]):
+        found: Sequence[int] | None = None
+    else:
+        found = _played(stream, [*(begin for begin, _end in parts), ends[-1]])
+    if found is None:
+        found = [_mapped(stream, begin, end) for begin, end in parts]
+    return Fresh(
+        micro_step=found[0],
+        optimizer=sum(size for size, steps_now in zip(found, steps, strict=True) if steps_now),
     )
-    operators = [op for op in stream.operators if begin <= op.position <= end]
-    if _is_pinned(operators):
-        return mapped
-    played = _played(stream, begin, end)
-    return mapped if played is None else played
+
+
+def _mapped(stream: Stream, begin: int, end: int) -> int:
+    """Bytes of blocks that the C library maps apart, among some events."""
+    sizes = (stream.sizes[event - 1] for event in stream.events[begin:end] if event > 0)
+    return sum(size for size in sizes if size >= MAPPED_BYTES)
 
 
 def _is_pinned(operators: Sequence[Operator]) -> bool:
@@ -62,22 +84,25 @@ def _is_pinned(operators: Sequence[Operator]) -> bool:
     return products > others
 
 
-def _played(stream: Stream, begin: int, end: int) -> int | None:
-    """What the C library took from the system; None where it cannot be asked."""
+def _played(stream: Stream, borders: Sequence[int]) -> list[int] | None:
+    """What the C library took from the system between borders; None where it cannot be asked."""
     sizes = list(stream.sizes)
     events: list[int] = []
     copies = dict(_copies(stream.operators))
-    first = 0
-    for position in range(end + 1):
-        if position == begin:
-            first = len(events)
+    numbers: dict[int, int] = {}
+    for position in range(borders[-1] + 1):
+        numbers[position] = len(events)
         for group in copies.get(position, ()):
             made = range(len(sizes) + 1, len(sizes) + len(group) + 1)
             sizes += group
             events += [*made, *(-event for event in reversed(made))]
-        if position < end:
+        if position < borders[-1]:
             events.append(stream.events[position])
-    job = {"sizes": sizes, "events": events, "begin": first}
+    job = {
+        "sizes": sizes,
+        "events": events,
+        "borders": [*(numbers[border] for border in borders[:-1]), len(events)],
+    }
     found = find_spec("bsprof.measure.page_player")
     assert found is not None
     assert found.origin is not None
@@ -93,7 +118,7 @@ def _played(stream: Stream, begin: int, end: int) -> int | None:
         answer = json.loads(done.stdout)
     except (subprocess.SubprocessError, OSError, ValueError):
         return None
-    return None if answer is None else int(answer)
+    return None if answer is None else [int(size) for size in answer]
 
 
 def _copies(operators: Sequence[Operator]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:

@@ -107,7 +107,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "BSPROF_STORE": f"{folder}/profiles",
             "BSPROF_CALIBRATION": str(options.calibration or f"{folder}/calibration"),
         }

@@ -17,7 +17,7 @@ from bsprof.predict.cost.works import Costs
 from bsprof.predict.stream import Operator, Stream
 
 SMALLEST_BYTES = 32 * 2**10
-"""What is smaller is not followed: it is mostly scalars and biases, and costs nothing either way."""
+"""What is smaller is not followed: mostly scalars and biases, which cost nothing either way."""
 ROOMIER = 2.0
 """Freed memory is handed out again where it is at most so many times as large as is asked for
 (heuristic: the C library splits larger blocks, and then any end may be the cold one)."""
