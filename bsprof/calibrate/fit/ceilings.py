@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -234,15 +234,18 @@ def _fit_ceiling_law(
         shares = [expected_share(devices[name], compute, law) for name, compute, _s in points]
         return np.log(shares)
 
-    def model(place: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def model(place: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
         base = expected(place)
-        columns = []
-        for i in range(2):
-            moved = place.copy()
-            moved[i] += 1e-4
-            columns.append((expected(moved) - base) / 1e-4)
-        jacobian = np.concatenate([np.array(columns).T, member], axis=1)
-        return base + member @ place[2:] - measured, jacobian
+
+        def slopes() -> FloatArray:
+            columns = []
+            for i in range(2):
+                moved = place.copy()
+                moved[i] += 1e-4
+                columns.append((expected(moved) - base) / 1e-4)
+            return np.concatenate([np.array(columns).T, member], axis=1)
+
+        return base + member @ place[2:] - measured, slopes
 
     prior = np.concatenate([[math.log(1.05), math.log(half_density)], np.zeros(len(families))])
     spread = np.concatenate([[0.1, 0.5], np.full(len(families), _FAMILY_SPREAD)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -196,8 +196,8 @@ class _Problem:
         parts[1] = parts[1].reshape(f, t)
         return parts
 
-    def model(self, place: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Residuals log(predicted / measured) and their Jacobian."""
+    def model(self, place: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
+        """Residuals log(predicted / measured), and what makes their Jacobian."""
         import numpy as np
 
         root, departures, device_scales, scales, floors, copies = self.split(place)
@@ -209,30 +209,33 @@ class _Problem:
         floor = np.where(self.floor >= 0, np.exp(np.append(floors, 0.0)[self.floor]), 0.0)
         extra = np.exp(np.append(copies, 0.0)[self.copies]) * self.extra
         total = own * scale + floor + extra
-        by_term = np.empty((len(total), len(self.names)))
-        for i in range(len(self.names)):
-            moved = logs.copy()
-            moved[:, i] += _STEP
-            by_term[:, i] = (self._seconds(moved) - own) / _STEP
-        by_term *= (scale / total)[:, None] * inside
-        rows, f = len(total), len(self.families)
-        by_family = (self.member[:, :, None] * by_term[:, None, :]).reshape(
-            rows, f * len(self.names)
-        )
-        by_device = np.zeros((rows, len(self.devices)))
-        by_device[np.arange(rows), self.device] = own * scale / total
-        by_scale = np.zeros((rows, len(self.sources)))
-        by_scale[np.arange(rows), self.source] = own * scale / total
-        by_floor = np.zeros((rows, len(self.floored)))
-        has = self.floor >= 0
-        by_floor[np.flatnonzero(has), self.floor[has]] = floor[has] / total[has]
-        by_copies = np.zeros((rows, len(self.copying)))
-        has = self.copies >= 0
-        by_copies[np.flatnonzero(has), self.copies[has]] = extra[has] / total[has]
-        jacobian = np.concatenate(
-            [by_term, by_family, by_device, by_scale, by_floor, by_copies], axis=1
-        )
-        return np.log(total) - self.measured, jacobian
+
+        def slopes() -> FloatArray:
+            by_term = np.empty((len(total), len(self.names)))
+            for i in range(len(self.names)):
+                moved = logs.copy()
+                moved[:, i] += _STEP
+                by_term[:, i] = (self._seconds(moved) - own) / _STEP
+            by_term *= (scale / total)[:, None] * inside
+            rows, f = len(total), len(self.families)
+            by_family = (self.member[:, :, None] * by_term[:, None, :]).reshape(
+                rows, f * len(self.names)
+            )
+            by_device = np.zeros((rows, len(self.devices)))
+            by_device[np.arange(rows), self.device] = own * scale / total
+            by_scale = np.zeros((rows, len(self.sources)))
+            by_scale[np.arange(rows), self.source] = own * scale / total
+            by_floor = np.zeros((rows, len(self.floored)))
+            has = self.floor >= 0
+            by_floor[np.flatnonzero(has), self.floor[has]] = floor[has] / total[has]
+            by_copies = np.zeros((rows, len(self.copying)))
+            has = self.copies >= 0
+            by_copies[np.flatnonzero(has), self.copies[has]] = extra[has] / total[has]
+            return np.concatenate(
+                [by_term, by_family, by_device, by_scale, by_floor, by_copies], axis=1
+            )
+
+        return np.log(total) - self.measured, slopes
 
     def _seconds(self, logs: FloatArray) -> FloatArray:
         import numpy as np

@@ -34,7 +34,7 @@ class Solution:
 
 
 def solve(
-    model: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    model: Callable[[FloatArray], tuple[FloatArray, Callable[[], FloatArray]]],
     weights: FloatArray,
     prior: FloatArray,
     prior_spread: FloatArray,
@@ -44,7 +44,8 @@ def solve(
     """Parameters that minimise robust residuals and the distance from their prior.
 
     Args:
-        model: From parameters to residuals (rows) and their Jacobian (rows, parameters).
+        model: From parameters to residuals (rows), and what makes their Jacobian (rows,
+            parameters), which is asked for only where a step is kept.
         weights: Of the rows; a row of weight 1 counts like one independent measurement.
         prior, prior_spread: Expected parameters and 1 sigma, before data.
         start: Where to begin; None begins at the prior.
@@ -59,7 +60,8 @@ def solve(
         robust = 2.0 * (np.sqrt(1.0 + z * z) - 1.0)  # soft L1
         return float(weights @ robust + precision @ (at - prior) ** 2)
 
-    residuals, jacobian = model(place)
+    residuals, slopes = model(place)
+    jacobian = slopes()
     current = cost(residuals, place)
     damping = 1e-2
     for _ in range(_STEPS):
@@ -73,7 +75,7 @@ def solve(
             damped = normal + damping * np.diag(np.diag(normal))
             step = np.clip(-np.linalg.solve(damped, slope), -0.7, 0.7)
             trial = place + step
-            new_residuals, new_jacobian = model(trial)
+            new_residuals, slopes = model(trial)
             new = cost(new_residuals, trial)
             if new < current:
                 improved = True
@@ -82,7 +84,8 @@ def solve(
         if not improved:
             break
         gain = current - new
-        place, residuals, jacobian, current = trial, new_residuals, new_jacobian, new
+        place, residuals, current = trial, new_residuals, new
+        jacobian = slopes()
         damping = max(damping / 5.0, 1e-7)
         if gain < _SETTLED * max(1.0, current):
             break

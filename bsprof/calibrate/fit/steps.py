@@ -10,7 +10,7 @@ import dataclasses
 import math
 import statistics
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
+_STEP = 1e-4
 STEP = "step"
 """Name under which residuals of whole steps are kept beside those of laws."""
 
@@ -48,6 +49,8 @@ _PRODUCT: Mapping[str, float] = {
     "edge": 0.6,
     "depth": 0.6,
     "bandwidth_share": 0.2,
+    "window": 0.6,
+    "winograd": 0.2,
 }
 
 
@@ -61,6 +64,7 @@ def _adjusted() -> dict[str, Mapping[str, float]]:
     for layout in ("", "_last"):
         found[f"normalisation/batch{layout}"] = _SHARES
         found[f"normalisation_backward/batch{layout}"] = _SHARES
+    found["normalisation/group"] = found["normalisation_backward/group"] = _SHARES
     found["layout"] = _SHARES
     for law in ("copy", "elementwise", "reduction", "optimizer_foreach", "pooling"):
         found[law] = {"share": 0.1}
@@ -169,7 +173,8 @@ class _Problem:
         self.base = base
         specs = {device.name: device for device in catalogue()}
         facts = {row.device: facts_of(specs[row.device], base) for row in rows}
-        self.families = tuple(dict.fromkeys(facts[row.device].family for row in rows))
+        self.family_of = {name: fact.family for name, fact in facts.items()}
+        self.families = tuple(dict.fromkeys(self.family_of.values()))
         self.measured = np.log([row.seconds for row in rows])
         groups: dict[str, list[tuple[int, Work, int]]] = {}
         for i, row in enumerate(rows):
@@ -177,15 +182,15 @@ class _Problem:
                 if work.flops or work.bytes:
                     groups.setdefault(law_name(work), []).append((i, work, count))
         rooflines = {name: Roofline.of(specs[name], base) for name in facts}
-        devices = [row.device for row in rows]
+        self.devices = [row.device for row in rows]
         self.laws = {
-            law: _Works(law, entries, devices, facts, rooflines)
+            law: _Works(law, entries, self.devices, facts, rooflines)
             for law, entries in sorted(groups.items())
         }
-        self.idle = np.zeros(len(rows))
+        self.fixed = np.zeros(len(rows))
         for i, row in enumerate(rows):
             roofline = rooflines[row.device]
-            self.idle[i] = sum(
+            self.fixed[i] = sum(
                 n * roofline.seconds(w) for w, n in row.works if not (w.flops or w.bytes)
             )
         self.free = [
@@ -193,6 +198,8 @@ class _Problem:
             for law in self.laws
             for term, spread in adjusted.get(law, {}).items()
         ]
+        for law in sorted(set(self.laws) - {law for law, _term, _spread in self.free}):
+            self.fixed += self.laws[law].seconds({}, len(rows))
         self.sources = sorted({row.source for row in rows})
         self.source = np.array([self.sources.index(row.source) for row in rows])
 
@@ -229,9 +236,20 @@ class _Problem:
             if tops & set(line_of(name)):
                 for law, factors in moved.items():
                     known = laws.get(law) or self._inherited(name, law)
-                    laws[law] = dataclasses.replace(known, terms=_moved(law, known.terms, factors))
+                    here = self.measured_by(name, law)
+                    laws[law] = dataclasses.replace(
+                        known,
+                        terms=_moved(law, known.terms, factors),
+                        rows=known.rows + len(here),
+                        devices=tuple(sorted({*known.devices, *here})),
+                    )
             families[name] = dataclasses.replace(family, laws=laws)
         return dataclasses.replace(self.base, families=families)
+
+    def measured_by(self, family: str, law: str) -> list[str]:
+        """Devices of a family, once for every step that has works of a law."""
+        places = sorted(set(self.laws[law].step.tolist()))
+        return [self.devices[i] for i in places if self.family_of[self.devices[i]] == family]
 
     def _inherited(self, family: str, law: str) -> LawTerms:
         """Terms that a family has of a law that only its relatives, or its like, know."""
@@ -239,34 +257,37 @@ class _Problem:
         return LawTerms(terms=terms, inherited_from=RELATIVES.get(family, ROOT))
 
     def _seconds(self, place: FloatArray) -> FloatArray:
-        factors: dict[str, dict[str, float]] = {}
-        for i, (law, term, _spread) in enumerate(self.free):
-            factors.setdefault(law, {})[term] = float(place[i])
-        total = self.idle.copy()
-        for law, works in self.laws.items():
-            total += works.seconds(factors.get(law, {}), len(total))
+        total = self.fixed.copy()
+        for law, logs in self._logs(place).items():
+            total += self.laws[law].seconds(logs, len(total))
         return total
 
-    def _model(self, place: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _logs(self, place: FloatArray) -> dict[str, dict[str, float]]:
+        """Logarithms of the factors on terms, by law and term."""
+        found: dict[str, dict[str, float]] = {}
+        for i, (law, term, _spread) in enumerate(self.free):
+            found.setdefault(law, {})[term] = float(place[i])
+        return found
+
+    def _model(self, place: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
         import numpy as np
 
-        by_law = {}
-        free: dict[str, dict[str, float]] = {}
-        for i, (law, term, _spread) in enumerate(self.free):
-            free.setdefault(law, {})[term] = float(place[i])
-        total = self.idle.copy()
-        for law, works in self.laws.items():
-            by_law[law] = works.seconds(free.get(law, {}), len(total))
-            total = total + by_law[law]
-        jacobian = np.zeros((len(total), len(place)))
-        for i, (law, term, _spread) in enumerate(self.free):
-            moved = dict(free[law])
-            moved[term] += 1e-4
-            jacobian[:, i] = (self.laws[law].seconds(moved, len(total)) - by_law[law]) / 1e-4
-        jacobian /= total[:, None]
+        logs = self._logs(place)
+        steps = len(self.measured)
+        by_law = {law: self.laws[law].seconds(moved, steps) for law, moved in logs.items()}
+        total = sum(by_law.values(), self.fixed)
         scales = place[len(self.free) :]
-        jacobian[np.arange(len(total)), len(self.free) + self.source] = 1.0
-        return np.log(total) + scales[self.source] - self.measured, jacobian
+
+        def slopes() -> FloatArray:
+            jacobian = np.zeros((steps, len(place)))
+            for i, (law, term, _spread) in enumerate(self.free):
+                moved = logs[law] | {term: logs[law][term] + _STEP}
+                jacobian[:, i] = (self.laws[law].seconds(moved, steps) - by_law[law]) / _STEP
+            jacobian /= total[:, None]
+            jacobian[np.arange(steps), len(self.free) + self.source] = 1.0
+            return jacobian
+
+        return np.log(total) + scales[self.source] - self.measured, slopes
 
 
 class _Works:
