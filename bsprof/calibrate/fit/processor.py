@@ -120,7 +120,8 @@ class _Fit:
         from scipy.optimize import nnls
 
         counts = [row.counts(cache_bytes) for row in rows]
-        self.names = list(counts[0])
+        # Few rows do not tell many prices apart: the first ones are what matters most.
+        self.names = list(counts[0])[: max(1, len(rows) - 1)]
         self._seconds = np.array([max(row.seconds, 0.0) for row in rows])
         self._weights = 1.0 / (self._seconds + CLOCK_S)
         table = np.array([[c[name] for name in self.names] for c in counts])

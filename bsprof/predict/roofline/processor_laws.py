@@ -109,11 +109,14 @@ def law_names(work: Work) -> tuple[str, ...]:
 
 
 def counts_of(work: Work) -> Mapping[str, float]:
-    """What a work's law prices, by name."""
-    return {**_counts(work), MEMORY: float(work.memory_bytes), CALL: 1.0}
+    """What a work's law prices, by name; what matters most first."""
+    counts = _counts(work)
+    first = next(iter(counts))
+    always = {first: counts.pop(first), CALL: 1.0, MEMORY: float(work.memory_bytes)}
+    return {**always, **counts}
 
 
-def _counts(work: Work) -> Mapping[str, float]:
+def _counts(work: Work) -> dict[str, float]:
     kind = work.work_class
     m, n, k, batch = (float(max(1, x)) for x in (work.m, work.n, work.k, work.batch))
     if kind in _CONVOLUTIONS:
@@ -121,9 +124,9 @@ def _counts(work: Work) -> Mapping[str, float]:
     if kind in _PRODUCTS and work.flops:
         return {
             "multiplications": work.flops / 2,
-            "results": m * n * batch,
             "left": m * k * batch,
             "right": n * k * batch,
+            "results": m * n * batch,
             "products": batch,
         }
     if kind in _ATTENTION and m * n > 1:
@@ -133,8 +136,7 @@ def _counts(work: Work) -> Mapping[str, float]:
             "operands": (m + n) * k * batch,
             "heads": batch,
         }
-    moved = float(work.bytes)
-    found = {"bytes": moved}
+    found = {"bytes": float(work.bytes)}
     if kind in _ROWS:
         found["rows"] = float(work.rows)
     return found
@@ -170,7 +172,7 @@ def _is_depthwise(work: Work) -> bool:
     return work.kernel_area in lengths and 1 in lengths
 
 
-def _convolution_counts(work: Work) -> Mapping[str, float]:
+def _convolution_counts(work: Work) -> dict[str, float]:
     m, n, k, groups = (float(max(1, x)) for x in (work.m, work.n, work.k, work.batch))
     if work.work_class is WorkClass.CONVOLUTION_FORWARD:
         places, outer, inner = m, k, n
@@ -182,8 +184,8 @@ def _convolution_counts(work: Work) -> Mapping[str, float]:
     item = 2.0 if work.compute in _HALF_TYPES else 4.0
     return {
         "multiplications": work.flops / 2,
-        "unfolded": places * outer * groups,
-        "results": places * inner * groups,
         "images": max(0.0, work.bytes / item - weights),
         "weights": weights,
+        "unfolded": places * outer * groups,
+        "results": places * inner * groups,
     }
