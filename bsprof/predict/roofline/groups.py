@@ -109,17 +109,24 @@ def _convolution(work: Work) -> str:
 def _laws() -> dict[str, Law]:
     found: dict[str, Law] = {}
     for multipliers in ("half", "tf32", "fp32"):
-        found[f"matmul/{multipliers}"] = ContractionLaw(terms=contraction_terms(0.93))
-        found[f"batched_matmul/{multipliers}"] = ContractionLaw(terms=contraction_terms(0.8))
-        found[f"rnn/{multipliers}"] = ContractionLaw(terms=contraction_terms(0.5))
+        crooked = 0.05 if multipliers == "fp32" else 0.5
+        found[f"matmul/{multipliers}"] = ContractionLaw(
+            terms=contraction_terms(0.93, misaligned=crooked)
+        )
+        found[f"batched_matmul/{multipliers}"] = ContractionLaw(
+            terms=contraction_terms(0.8, misaligned=crooked)
+        )
+        found[f"rnn/{multipliers}"] = ContractionLaw(
+            terms=contraction_terms(0.5, misaligned=crooked)
+        )
         for stem in _CONVOLUTIONS.values():
             share = 0.75 if stem.endswith("forward") else 0.65
             winograd = 1.3 if multipliers == "fp32" else 1.03
-            terms = convolution_terms(share, winograd=winograd)
+            terms = convolution_terms(share, winograd=winograd, misaligned=crooked)
             found[f"{stem}/{multipliers}"] = ConvolutionLaw(terms=terms)
             for layout in ("", "_last"):
                 grouped = stem.replace("convolution", "grouped") + layout
-                terms = convolution_terms(0.5, winograd=1.03)
+                terms = convolution_terms(0.5, winograd=1.03, misaligned=crooked)
                 found[f"{grouped}/{multipliers}"] = ConvolutionLaw(terms=terms)
                 depthwise = stem.replace("convolution", "depthwise") + layout
                 terms = traffic_terms(0.4, spread=0.5)

@@ -20,8 +20,13 @@ TILE = 128.0
 """Rows and columns of the output that one multiprocessor computes at a time; the usual size."""
 
 
-def contraction_terms(share: float) -> Mapping[str, Term]:
-    """Terms of a class whose large works reach about so much of the ceiling of matmuls."""
+def contraction_terms(share: float, *, misaligned: float = 0.5) -> Mapping[str, Term]:
+    """Terms of a class whose large works reach about so much of the ceiling of matmuls.
+
+    Args:
+        share: Expected.
+        misaligned: Expected of odd dimensions: much with tensor cores, little without.
+    """
     return {
         "share": Term(default=share, low=0.05, high=1.1, spread=0.25, transfer=0.04),
         "bandwidth_share": Term(default=0.85, low=0.2, high=1.1, spread=0.2, transfer=0.1),
@@ -30,7 +35,7 @@ def contraction_terms(share: float) -> Mapping[str, Term]:
         "chain": Term(default=0.5, low=0.05, high=8.0, spread=0.7, transfer=0.4),
         "split": Term(default=1500.0, low=100.0, high=50000.0, spread=0.8, transfer=0.5),
         "overlap": Term(default=2.0, low=1.0, high=6.0, spread=0.3, transfer=0.2),
-        "misaligned": Term(default=0.5, low=0.01, high=4.0, spread=0.7, transfer=0.4),
+        "misaligned": Term(default=misaligned, low=0.01, high=4.0, spread=0.7, transfer=0.4),
         "setup_us": Term(default=1.0, low=0.05, high=20.0, spread=0.5, transfer=0.3),
         **CACHE_TERMS,
     }
@@ -67,16 +72,19 @@ class ContractionLaw:
         return Parts(compute_s=compute, traffic_s=traffic, latency_s=setup + chain, total_s=total)
 
 
-def convolution_terms(share: float, *, winograd: float) -> Mapping[str, Term]:
+def convolution_terms(
+    share: float, *, winograd: float, misaligned: float = 0.5
+) -> Mapping[str, Term]:
     """Terms of one pass of a convolution.
 
     Args:
         share: Expected, as in `contraction_terms`.
         winograd: Expected ratio of multiplications that 3 x 3 kernels are computed with; 1 where
             tensor cores compute them directly.
+        misaligned: As in `contraction_terms`.
     """
     return {
-        **contraction_terms(share),
+        **contraction_terms(share, misaligned=misaligned),
         "share": Term(default=share, low=0.05, high=1.1, spread=0.3, transfer=0.08),
         "winograd": Term(default=winograd, low=1.0, high=2.25, spread=0.25, transfer=0.15),
         "window": Term(default=0.1, low=0.005, high=3.0, spread=1.0, transfer=0.4),
