@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ from bsprof.errors import ProfileNotFound, UsageError
 
 if TYPE_CHECKING:
     from bsprof.cli.terminal import Terminal
-    from bsprof.records import Profile, Recommendation
+    from bsprof.records import Profile
 
 EXAMPLE = "bsprof recommend --target-batch 2048 --world-size 8"
 
@@ -36,9 +36,11 @@ def command(
         int | None, typer.Option(metavar="N", min=1, help="The same in tokens.")
     ] = None,
     profile: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE", help="A file, or a name in the store.", show_default="the newest"
+            metavar="FILE",
+            help="A file, or a name in the store; repeated: the best device for the target.",
+            show_default="the newest",
         ),
     ] = None,
     model: Annotated[
@@ -70,12 +72,54 @@ def command(
         str, typer.Option(metavar="0%", help="How far the effective batch may be off the target.")
     ] = "0%",
     objective: Annotated[
-        str, typer.Option(metavar="time|memory", help="What the best plan minimises.")
+        str, typer.Option(metavar="time|memory|cost", help="What the best plan minimises.")
     ] = "time",
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DEVICE=2.5", help="Price of a device per hour, for --objective cost; repeated."
+        ),
+    ] = None,
+    mixed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="4,4", help="Ranks of each --profile that train together, instead of choosing."
+        ),
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="FRAMEWORK",
+            help="Settings for pytorch, lightning, accelerate, hf, deepspeed, composer, axolotl, "
+            "torchtitan or megatron.",
+        ),
+    ] = None,
+    dataset_size: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Samples of an epoch.", show_default="the profile's"),
+    ] = None,
+    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Epochs of the schedule.")] = 1,
+    warmup: Annotated[
+        str | None, typer.Option(metavar="3%", help="Part of the schedule that warms up.")
+    ] = None,
+    current_batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Samples per update that the learning rate was tuned at."
+        ),
+    ] = None,
+    noise_scale: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Gradient noise scale in samples, of `bsprof noise`."),
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Write the plan as JSON; - for stdout."
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the plan as JSON, or the settings of --for; - for stdout.",
         ),
     ] = None,
     force: Force = False,
@@ -92,9 +136,10 @@ def command(
     """
     terminal = terminal_of(ctx, quiet=quiet, verbose=verbose, debug=debug, color=color)
     from bsprof.cli import parse
+    from bsprof.cli.choosing import Extras, answer_for
     from bsprof.cli.output import STDOUT, check_output, write_output
     from bsprof.cli.show import show_summary
-    from bsprof.recommend.plan import recommend_plan
+    from bsprof.recommend.advice import Situation
     from bsprof.report.summary import recommendation_summary
     from bsprof.units import parse_share, parse_share_or_bytes
 
@@ -104,19 +149,17 @@ def command(
     lost = beaten(ctx, ("target_batch",), ("target_tokens",))
     target_batch = None if "target_batch" in lost else target_batch
     target_tokens = None if "target_tokens" in lost else target_tokens
-    if profile is not None and (model is not None or device is not None):
+    if profile and (model is not None or device is not None):
         raise UsageError(
             "--profile names one profile; --model and --device look for another",
             next_step="give --profile, or --model and --device",
         )
     foretelling.refuse_without_model(ctx, model)
     check_output(output, force=force)
-    parse.one_of("objective", objective, ("time", "memory"))
-    name, found = _profile(
-        ctx,
-        terminal,
-        profile,
-        foretelling.Asked(
+    parse.one_of("objective", objective, ("time", "memory", "cost"))
+    asked = None
+    if model is not None:
+        asked = foretelling.Asked(
             model=model,
             precision=precision,
             seq_len=seq_len,
@@ -126,27 +169,41 @@ def command(
             compile_model=compile_model,
             channels_last=channels_last,
         )
-        if model is not None
-        else None,
-        device,
-        world_size,
+    extras = Extras(
+        prices=foretelling.prices(price or ()), mixed=mixed, framework=settings, objective=objective
     )
-    answer = recommend_plan(
-        found,
+    extras.check(profiles=len(profile or ()))
+    chosen = [
+        _profile(ctx, terminal, named, asked, device, world_size) for named in (profile or (None,))
+    ]
+    answered = answer_for(
+        chosen,
+        extras,
         target_batch=target_batch,
         target_tokens=target_tokens,
         world_size=world_size,
         headroom=parse_share_or_bytes(headroom),
         tolerance=parse_share(tolerance),
-        objective=objective,
-        profile_name=name,
+        situation=Situation(
+            current_batch=current_batch,
+            noise_scale=noise_scale,
+            dataset_size=dataset_size,
+            epochs=epochs,
+            warmup_share=None if warmup is None else parse_share(warmup),
+        ),
     )
+    answer = answered.answer
+    content = answered.settings.text if answered.settings else _document(answered.document)
     if output is not None:
-        write_output(output, _document(answer).encode(), terminal)
+        write_output(output, content.encode(), terminal)
     if as_json and output != STDOUT:
-        terminal.answer(_document(answer))
+        terminal.answer(_document(answered.document))
     elif not as_json and output != STDOUT:
-        show_summary(terminal, recommendation_summary(answer, found))
+        if answered.table is not None:
+            show_summary(terminal, answered.table)
+        show_summary(terminal, recommendation_summary(answer, answered.profile))
+        if answered.settings is not None and output is None:
+            terminal.answer(answered.settings.text)
 
 
 def _profile(
@@ -189,9 +246,7 @@ def _predicted(
     return found
 
 
-def _document(answer: Recommendation) -> str:
+def _document(document: dict[str, Any]) -> str:
     import json
 
-    from bsprof.recommend.document import recommendation_document
-
-    return json.dumps(recommendation_document(answer), indent=1, sort_keys=True) + "\n"
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"

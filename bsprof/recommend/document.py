@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bsprof.records import PLAN_SCHEMA_VERSION, Alternative, Plan, Recommendation
+from bsprof.records import PLAN_SCHEMA_VERSION, Alternative, Epoch, Plan, Recommendation
 from bsprof.records.codec import to_json
 from bsprof.records.plan_digest import plan_digest
 
@@ -32,11 +32,31 @@ def recommendation_document(recommendation: Recommendation) -> dict[str, Any]:
         **_plan(recommendation.plan),
         "digest": plan_digest(recommendation.plan.pieces),
         "knee": to_json(recommendation.knee),
+        "epoch": _epoch(recommendation.epoch),
         "reasons": list(recommendation.reasons),
         "alternatives": [_alternative(a) for a in recommendation.alternatives],
         "advice": to_json(recommendation.advice),
         "notes": to_json(recommendation.notes),
         "profile": recommendation.profile,
+    }
+
+
+def _epoch(epoch: Epoch | None) -> dict[str, Any] | None:
+    """Lengths in optimizer steps; the partial update's pieces by rank."""
+    if epoch is None:
+        return None
+    return {
+        "dataset_size": epoch.dataset_size,
+        "updates_per_epoch": epoch.whole_updates,
+        "updates_per_epoch_with_last": epoch.updates_with_last,
+        "left_samples": epoch.left_samples,
+        "last_pieces_by_rank": [
+            list(kind.expanded()) for kind in epoch.last_pieces for _ in range(kind.ranks)
+        ],
+        "epochs": epoch.epochs,
+        "schedule_updates": epoch.schedule_updates,
+        "carried_updates": epoch.carried_updates,
+        "warmup_updates": epoch.warmup_updates,
     }
 
 

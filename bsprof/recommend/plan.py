@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from bsprof.fit.knee import knee_from_points
 from bsprof.recommend import memory_reasons, reasons, remarks
+from bsprof.recommend.advice import Situation, advise
 from bsprof.recommend.candidates import Candidate, Splitting
 from bsprof.recommend.choose import choose
 from bsprof.recommend.curve import Curve
 from bsprof.recommend.energy import plan_energy
+from bsprof.recommend.epoch import dataset_size_of, epoch_notes, epoch_of
 from bsprof.recommend.fewest_steps import choose_by_steps
 from bsprof.recommend.infeasible import (
     gradient_bytes,
@@ -47,6 +49,7 @@ def recommend_plan(
     tolerance: float = 0.0,
     objective: Objective | str = Objective.TIME,
     profile_name: str = "",
+    situation: Situation | None = None,
 ) -> Recommendation:
     """The micro-batch size and accumulation steps to run a target with, and why.
 
@@ -69,6 +72,7 @@ def recommend_plan(
             without times the fewest micro-steps at the smallest peak) or `cost` (the same as
             `time` on one device).
         profile_name: What the answer calls the profile.
+        situation: The data set, the schedule and the batch that the learning rate was tuned at.
 
     Raises:
         UsageError: a value that cannot be; a target smaller than the world size.
@@ -111,15 +115,29 @@ def recommend_plan(
         plan=plan,
         limit_bytes=limit,
     )
+    situation = situation or Situation()
+    samples = None if ground.infers else situation.dataset_size or dataset_size_of(profile)
+    epoch = samples and epoch_of(
+        samples,
+        plan.pieces,
+        epochs=situation.epochs,
+        warmup_share=situation.warmup_share,
+        allowed=lambda n: curve.is_safe(n) and not (splitting.avoid_single and n == 1),
+    )
     return Recommendation(
         target=target,
         plan=plan,
         reasons=(reasons if curve.is_timed else memory_reasons).reasons(ground),
         knee=knee_from_points(tuple(curve.points.values())),
         alternatives=_alternatives(ground),
-        advice=remarks.advice(ground),
+        advice=(
+            *remarks.advice(ground),
+            *advise(ground, situation),
+            *(epoch_notes(epoch) if epoch else ()),
+        ),
         notes=(*question.notes, *remarks.notes(ground)),
         profile=profile_name,
+        epoch=epoch or None,
     )
 
 

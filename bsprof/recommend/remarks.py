@@ -30,7 +30,7 @@ def advice(ground: Ground) -> tuple[Note, ...]:
     """What to do when running the plan, so that the update is the whole batch's."""
     if ground.infers:
         return ()
-    return (*_on_gradient(ground), *_on_epoch(ground))
+    return tuple(_on_gradient(ground))
 
 
 def _on_question(ground: Ground) -> Iterator[Note]:
@@ -217,26 +217,4 @@ def _on_gradient(ground: Ground) -> Iterator[Note]:
             message=f"Batch normalisation ({plural(facts.batch_norm_modules, 'module')}) uses the "
             f"statistics of each piece of {plan.micro_batch_size} samples, not of the whole "
             "update: accumulation does not give exactly the gradient of the whole batch.",
-        )
-
-
-def _on_epoch(ground: Ground) -> Iterator[Note]:
-    facts = ground.profile.facts
-    samples = ground.profile.plan.dataset_size or (facts.dataset_size if facts else None)
-    if not samples:
-        return
-    batch = ground.plan.effective_batch_size
-    updates, left = divmod(samples, batch)
-    if updates == 0:
-        yield Note(
-            code="target-above-dataset",
-            message=f"An update of {batch:,} samples is more than the {samples:,} in the data set.",
-        )
-    elif left:
-        yield Note(
-            code="partial-window",
-            message=f"An epoch of {samples:,} samples is {plural(updates, 'whole update')} and "
-            f"{plural(left, 'sample')} over: drop them, carry them into the next epoch, or weight "
-            f"their pieces by n / {left}.",
-            hint="count learning-rate schedule and warm-up in updates, not in micro-steps",
         )

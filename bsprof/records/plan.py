@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -97,6 +98,52 @@ class RankPieces:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """How a data set divides into updates.
+
+    Attributes:
+        dataset_size: Samples of an epoch.
+        effective_batch_size: Samples of an update.
+        whole_updates: Updates with all their samples.
+        left_samples: Samples that are over.
+        last_pieces: How the last, partial update can be run: its pieces by rank, each with weight
+            n / left_samples. Empty where nothing is over, or too little to give each rank one.
+        epochs: Epochs of the schedule.
+        warmup_share: Part of the schedule, 0 to 1; None where none was asked for.
+    """
+
+    dataset_size: int
+    effective_batch_size: int
+    whole_updates: int
+    left_samples: int
+    last_pieces: tuple[RankPieces, ...] = ()
+    epochs: int = 1
+    warmup_share: float | None = None
+
+    @property
+    def updates_with_last(self) -> int:
+        """Optimizer steps of an epoch that runs what is over as one smaller update."""
+        return self.whole_updates + (1 if self.last_pieces else 0)
+
+    @property
+    def schedule_updates(self) -> int:
+        """Optimizer steps of all epochs, dropping what is over."""
+        return self.epochs * self.whole_updates
+
+    @property
+    def carried_updates(self) -> int:
+        """Optimizer steps of all epochs where what is over goes into the next epoch's first."""
+        return self.epochs * self.dataset_size // self.effective_batch_size
+
+    @property
+    def warmup_updates(self) -> int | None:
+        """Optimizer steps of warm-up."""
+        if self.warmup_share is None:
+            return None
+        return math.ceil(self.warmup_share * self.schedule_updates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One way to run the target.
 
@@ -159,7 +206,8 @@ class Recommendation:
     Attributes:
         reasons: Plain sentences that say why, most important first.
         knee: See `TimeFit`; None when the curve does not show one.
-        advice: Records of advice (later versions fill it: learning rate, batch norm).
+        advice: What to change and to mind when training with the plan.
+        epoch: Updates of an epoch; None where the size of the data set is not known.
         profile: Name of the profile the answer was read from.
     """
 
@@ -171,3 +219,4 @@ class Recommendation:
     advice: tuple[Note, ...] = ()
     notes: tuple[Note, ...] = ()
     profile: str = ""
+    epoch: Epoch | None = None

@@ -74,7 +74,7 @@ def test_recommend_of_a_model_and_device(run, make_profile):
         (["--target-batch", "8", "--headroom", "1e400GiB"], 2, "cannot read the amount"),
         (["--target-batch", "8", "--headroom", "2GiB"], 2, "leaves nothing of the 2.00 GiB"),
         (["--target-batch", "8", "--tolerance", "x"], 2, "cannot read the share"),
-        (["--target-batch", "8", "--objective", "cost"], 2, "unknown objective 'cost'"),
+        (["--target-batch", "8", "--objective", "speed"], 2, "unknown objective 'speed'"),
         (["--target-batch", "8", "--profile", "none"], 3, "no profile none"),
         (["--target-batch", "8", "--profile", NAME, "--model", "mlp"], 2, "--profile names one"),
         (["--target-batch", "8", "-o", "no/plan.json"], 3, "cannot write no/plan.json"),

@@ -175,7 +175,7 @@ def test_the_document():
     assert document["schema"] == 1
     assert document["profile"] == "cpu/x"
     assert document["reasons"] == list(answer.reasons)
-    assert {n["code"] for n in document["advice"]} == {"batch-norm", "piece-weights"}
+    assert {n["code"] for n in document["advice"]} >= {"batch-norm", "piece-weights"}
     for alternative in document["alternatives"]:
         assert alternative["reason"]
         assert alternative["slower_by"]["low"] <= alternative["slower_by"]["value"]
