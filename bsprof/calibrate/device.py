@@ -198,7 +198,7 @@ def _processor(
 
 
 def _in_catalogue(device: DeviceSnapshot) -> DeviceSpec:
-    return find_device(
+    return find_device(  # what was calibrated before is to be found out anew
         device.name, compute_units=device.compute_units, memory_bytes=device.capacity_bytes
     )
 

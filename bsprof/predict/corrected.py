@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from bsprof.errors import UsageError
-from bsprof.hardware.catalogue import find_device
+from bsprof.hardware.known import device_of
 from bsprof.predict.correction import Correction
 from bsprof.predict.timing import TimeModel, TimePrediction
 from bsprof.predict.transfer import Observation, correction_from, elsewhere
@@ -33,12 +33,7 @@ def measured_on(profile: Profile) -> Measured:
     Raises:
         UnknownDevice: no prediction can be made for that device.
     """
-    snapshot = profile.device
-    name = str(snapshot.details.get("catalogue") or snapshot.name)
-    device = find_device(
-        name, compute_units=snapshot.compute_units, memory_bytes=snapshot.capacity_bytes
-    )
-    return Measured(profile=profile, device=device)
+    return Measured(profile=profile, device=device_of(profile.device))
 
 
 def correction_of(measured: Profile, model: TimeModel, *, same_device: bool) -> Correction:

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from bsprof.errors import DeviceUnavailable, UnknownDevice
+from bsprof.errors import UnknownDevice
 from bsprof.hardware.calibration import (
     calibrated_devices,
     device_calibration_path,
@@ -67,7 +67,7 @@ def machine(monkeypatch):
 
 def test_a_processor_is_known_once_it_was_calibrated(calibrate, machine):
     machine(CPU)
-    with pytest.raises(DeviceUnavailable) as caught:
+    with pytest.raises(UnknownDevice) as caught:
         here.device_here("cpu")
     assert "bsprof calibrate --device cpu" in caught.value.next_step
     calibrate(spec(processor_key(CPU), CPU.name, "cpu", 2))
@@ -79,7 +79,7 @@ def test_a_processor_is_known_once_it_was_calibrated(calibrate, machine):
 def test_other_threads_are_another_processor(calibrate, machine):
     machine(dataclasses.replace(CPU, threads=1))
     calibrate(spec(processor_key(CPU), CPU.name, "cpu", 2))
-    with pytest.raises(DeviceUnavailable) as caught:
+    with pytest.raises(UnknownDevice) as caught:
         here.device_here("cpu")
     assert "calibrated: cpu-some-9-2-threads" in caught.value.found
 
