@@ -63,6 +63,7 @@ class Drift:
         self._norms = _Band("gradient norm", window, least_ratio=FACTOR)
         self._losses = _Band("loss", window, least_ratio=None)
         self._noises: deque[tuple[int, float]] = deque(maxlen=window)
+        self._noises_seen = 0
         self._finite = True
         self.last_good_step = 0
 
@@ -98,6 +99,9 @@ class Drift:
     def _noise(self, update: Observed) -> list[Note]:
         if update.noise_scale is None:
             return []
+        self._noises_seen += 1
+        if self._noises_seen <= (self._noises.maxlen or 0):
+            return []  # a running mean over few updates moves by its own error
         self._noises.append((update.step, update.noise_scale))
         first_step, first = self._noises[0]
         ratio = update.noise_scale / first

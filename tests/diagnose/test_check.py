@@ -11,17 +11,55 @@ import bsprof
 from bsprof.accumulation.plan_file import plan_of_pieces
 from bsprof.cli import main
 from bsprof.diagnose.check import pieces_of_plan
+from bsprof.diagnose.equivalence.examine import examine
 from bsprof.errors import UnknownDevice, UsageError, WorkloadError
 from bsprof.records import WorkloadSpec
+from bsprof.workloads.resolve import resolve
 
 PLANTED = Path(__file__).parent / "planted.py"
-SMALL = {"layers": 1}
-
+DECODER = {"layers": 1, "width": 64, "vocabulary": 512}
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
+HEADS = {"heads": 4, "key_heads": 4, "head_width": 16}
 CLEAN = {
     "mlp": {},
     "vit-tiny": {},
-    "llama-3.2-1b": {"layers": 1, "width": 64},
+    "ncf-ml-1m": {},
+    "lstm-ptb-small": {"vocabulary": 500, "seq_len": 12},
+    "gpt2": {**DECODER, **HEADS, **NO_DROPOUT, "seq_len": 16},
+    "llama-3.2-1b": {**DECODER, "seq_len": 16},
+    "mistral-7b": {**DECODER, "seq_len": 16},
+    "pythia-70m": {**DECODER, "seq_len": 16},
+    "vit-s-16": {"layers": 1, "image_size": 32},
+    "deit-tiny-16": {"layers": 1, "image_size": 32},
 }
+"""Ten models without batch statistics or dropout, with the options that make them small."""
+
+
+@pytest.mark.parametrize("model", CLEAN)
+def test_a_clean_model_passes(model):
+    options = dict(CLEAN[model])
+    spec = WorkloadSpec(
+        model=model,
+        seq_len=options.pop("seq_len", None),
+        image_size=options.pop("image_size", None),
+        model_options=options,
+    )
+    found = examine(
+        spec,
+        resolve(spec),
+        "cpu",
+        sizes=(2, 2, 1),
+        weigh="auto",
+        precision=None,
+        allowed=(),
+        beat=lambda: None,
+    )
+    assert found.equivalent
+    assert found.findings == ()
+    # Norms of some decoders compute in fp32 whatever they are given.
+    coarse = any(note.code == "not-all-double" for note in found.notes)
+    assert found.relative_difference < (1e-6 if coarse else 1e-13)
+    assert found.tolerance == (1e-5 if coarse else 1e-9)
 
 
 def test_the_pieces_of_a_plan_stand_for_all_of_its_sizes():

@@ -22,6 +22,7 @@ from bsprof.diagnose.equivalence.gradients import (
     norm,
 )
 from bsprof.diagnose.equivalence.low_precision import low_precision
+from bsprof.diagnose.equivalence.resolution import TOLERANCES, coarsest
 from bsprof.diagnose.findings import Cause, Equivalence, Finding, ParameterDifference
 from bsprof.errors import UsageError, WorkloadError
 from bsprof.records import Note, Precision, WorkloadSpec
@@ -29,8 +30,8 @@ from bsprof.workloads.batches import map_tensors
 from bsprof.workloads.training import Training, build_training
 from bsprof.workloads.workload import Workload
 
-TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
-"""Rounding of deep models stays far below; every cause shows far above."""
+SINGLE = 1e-4
+"""Relative difference that counts where everything runs in fp32: rounding adds up over layers."""
 FLOOR = 1e-3
 """Share of the whole gradient's norm under which a parameter's own is not taken as a measure."""
 LOOKED_AT = 3
@@ -69,8 +70,8 @@ def examine(
     pieces, counts = _cut(training, batch, sizes, workload)
     weights = _weights(weigh, sizes, counts)
     kind, bench, whole_gradient = _in_double(training, batch, beat, notes)
-    tolerance = TOLERANCES[kind]
     cast = _caster(kind)
+    tolerance = _tolerance(kind, bench, cast(pieces[-1]), notes)
     case = Case(
         whole=cast(batch),
         pieces=[cast(piece) for piece in pieces],
@@ -188,6 +189,23 @@ def _in_double(
         )
     bench = Bench(training.model, training.workload, beat)
     return torch.float32, bench, bench.gradient([batch])
+
+
+def _tolerance(kind: torch.dtype, bench: Bench, piece: Any, notes: list[Note]) -> float:
+    """What counts as a difference, by how finely the model computes."""
+    if kind is not torch.float64:
+        return SINGLE
+    seen = coarsest(lambda: bench.gradient([piece]))
+    if seen is not torch.float64:
+        name = str(seen).removeprefix("torch.")
+        notes.append(
+            Note(
+                code="not-all-double",
+                message=f"parts of the model compute in {name} whatever it is given: differences "
+                f"count from {TOLERANCES[seen]:.0e}",
+            )
+        )
+    return TOLERANCES[seen]
 
 
 def _double(training: Training) -> torch.nn.Module:

@@ -25,7 +25,7 @@ _DROPOUTS = frozenset(
         torch.dropout,
     }
 )
-_RATES = ("p", "drop_prob", "drop_path", "dropout")
+_RATES = ("p", "rate", "drop_prob", "drop_path", "dropout")
 """Attributes by which modules name the share of what they drop."""
 _SDPA_DROPOUT = 4
 """Place of `dropout_p` among the arguments of scaled_dot_product_attention."""

@@ -22,6 +22,8 @@ FEWEST_PIECES = 16
 WIDEST = 10.0
 """Heuristic: an interval whose ends are further apart says nothing that could be used."""
 CONFIDENCE = 0.90
+SAME = 1e-6
+"""A piece's noise over the signal that is rounding: fp32 gradients of equal pieces show so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ def estimate(windows: Sequence[Window]) -> NoiseEstimate:
         reason = f"not enough: {pieces} pieces, at least {FEWEST_PIECES} are needed"
     elif not all(map(math.isfinite, (variance, signal))):
         reason = "not enough: gradients that are not finite"
-    elif variance <= 0:
+    elif variance <= SAME * max(signal, 0.0) * usable[0].samples:
         reason = "not enough: the pieces' gradients do not differ; is the data random?"
     else:
         ends = _fieller(usable, variance, signal)
@@ -98,7 +100,8 @@ def estimate(windows: Sequence[Window]) -> NoiseEstimate:
                 )
     value = None
     if not reason:
-        value = Quantity(value=variance / signal, low=low, high=high)
+        ratio = variance / signal
+        value = Quantity(value=ratio, low=min(low, ratio), high=max(high, ratio))
     return NoiseEstimate(
         noise_scale=value, variance=variance, signal=signal, pieces=pieces, reason=reason
     )
