@@ -149,6 +149,13 @@ def test_another_network_of_timm_is_left_out_without_counting(tmp_path):
     assert not found.counts
 
 
+@pytest.mark.parametrize("model", ["tresnet_l_448", "cspdarknet53_iabn"])
+def test_models_whose_norms_ran_in_place_count_as_missing(tmp_path, model):
+    found = read(timm_training, {**TIMM, "model": model}, tmp_path)
+    assert isinstance(found, Skipped)
+    assert found.counts
+
+
 def test_inference_runs_without_gradients_and_compiled_rows_are_apart(tmp_path):
     write(tmp_path, timm_inference.FILE, [INFERENCE])
     eager = case_of(timm_inference, INFERENCE, tmp_path)
