@@ -9,6 +9,7 @@ in it, each growth counted; null where the C library does not tell (it needs `ma
 """
 
 import ctypes
+import itertools
 import json
 import sys
 from typing import Any
@@ -60,7 +61,7 @@ def play(libc: Any, job: dict[str, Any]) -> list[int]:
     found = []
     info = libc.mallinfo2()
     heap, mapped = info.arena, info.hblkhd
-    for begin, end in zip(borders, borders[1:], strict=False):
+    for begin, end in itertools.pairwise(borders):
         fresh = 0
         for event in events[begin:end]:
             happen(event)
