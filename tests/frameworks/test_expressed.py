@@ -63,8 +63,8 @@ def test_a_prime_share_says_what_it_costs_and_offers_a_neighbour():
 
 def test_unknown_frameworks_and_inference_are_refused():
     answered, profile = answer(64)
-    with pytest.raises(UsageError, match="no settings are known for 'lightnin'") as caught:
-        settings_for(answered, profile, "lightnin")
+    with pytest.raises(UsageError, match="no settings are known for 'lightning2'") as caught:
+        settings_for(answered, profile, "lightning2")
     assert "lightning" in str(caught.value.next_step)
     with pytest.raises(UsageError, match="inference"):
         settings_for(answered, inference(profile), "hf")
