@@ -11,19 +11,28 @@ TOLERANCE = 0.02
 ROUNDING = 0.0051
 """Tables have two digits behind the point."""
 
+NORM_COUNT = 2
+"""What tables count for each number that batch norm makes (fvcore's rule)."""
+
 _ATTENTION = frozenset({WorkClass.ATTENTION_FORWARD, WorkClass.BATCHED_MATMUL})
 """What tables that follow modules do not see."""
 
 
-def gmacs_of(forward: Part, micro_batch: int) -> tuple[float, float]:
-    """Multiplications of one sample in 10^9: all of them, and those outside attention."""
-    total = outside = 0.0
+def gmacs_of(forward: Part, micro_batch: int) -> tuple[float, ...]:
+    """Multiplications of one sample in 10^9, as tables count them.
+
+    All products, those outside attention, and both with what batch norms are counted as.
+    """
+    total = outside = norms = 0.0
     for work, count in forward:
-        macs = count * work.model_flops / 2e9 / micro_batch
+        share = count / micro_batch / 1e9
+        macs = share * work.model_flops / 2
         total += macs
         if work.work_class not in _ATTENTION:
             outside += macs
-    return total, outside
+        if work.work_class is WorkClass.NORMALISATION and "batch_norm" in work.name:
+            norms += NORM_COUNT * share * work.rows * work.columns
+    return total, outside, total + norms, outside + norms
 
 
 def other_network(case: TimeCase, forward: Part) -> str | None:

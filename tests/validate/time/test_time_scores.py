@@ -99,10 +99,17 @@ def test_constants_are_medians_and_precisions_of_a_kind_share_one():
     assert kind_of(Precision.FP32) == kind_of(Precision.FP32_STRICT)
 
 
-def test_multiplications_are_of_one_sample_with_and_without_attention():
+def test_multiplications_are_of_one_sample_with_and_without_attention_and_norms():
     inside = product(work_class=WorkClass.BATCHED_MATMUL)
-    forward = Part(works=((product(), 4), (inside, 2)))
-    assert gmacs_of(forward, micro_batch=2) == pytest.approx((3.0, 2.0))
+    norm = Work(
+        work_class=WorkClass.NORMALISATION,
+        compute="fp16",
+        rows=1000,
+        columns=10**5,
+        name="aten.native_batch_norm",
+    )
+    forward = Part(works=((product(), 4), (inside, 2), (norm, 1)))
+    assert gmacs_of(forward, micro_batch=2) == pytest.approx((3.0, 2.0, 3.1, 2.1))
 
 
 @pytest.mark.parametrize(
