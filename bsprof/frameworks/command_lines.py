@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from bsprof.frameworks.settings import Job, commented
 
 
@@ -21,14 +23,14 @@ def torchtitan(job: Job) -> str:
         ),
         (
             "local_batch_size is per data-parallel rank. --training.steps counts optimizer steps. "
-            "max_norm is 1.0 unless set."
+            "max_norm is 1.0 unless set, and inf clips nothing."
         ),
     )
     return commented((*job.head, *says)) + _flags(
         [
             ("--training.local_batch_size", run.micro_batch_size),
             ("--training.global_batch_size", run.effective_batch_size),
-            *([("--training.max_norm", f"{job.clip_norm:.17g}")] if job.clip_norm else []),
+            ("--training.max_norm", f"{job.clip_norm or math.inf:.17g}"),
         ]
     )
 

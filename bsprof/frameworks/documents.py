@@ -26,6 +26,7 @@ def deepspeed(job: Job) -> str:
             "end of an epoch go into the next one's first update. Its scheduler counts optimizer "
             "steps."
         ),
+        "gradient_clipping is 1.0 unless set (0.19.8), and 0 clips nothing.",
         (
             "bf16 and fp16 of DeepSpeed store parameters in 16 bit with a master copy in fp32: not "
             "what autocast does, so they are left to you."
@@ -36,9 +37,8 @@ def deepspeed(job: Job) -> str:
         "train_batch_size": run.effective_batch_size,
         "train_micro_batch_size_per_gpu": run.micro_batch_size,
         "gradient_accumulation_steps": run.accumulation_steps,
+        "gradient_clipping": job.clip_norm,
     }
-    if job.clip_norm:
-        document["gradient_clipping"] = job.clip_norm
     return json.dumps(document, indent=2) + "\n"
 
 

@@ -77,7 +77,8 @@ def epoch_notes(epoch: Epoch) -> Iterator[Note]:
             message=f"An update of {batch:,} samples is more than the {epoch.dataset_size:,} in "
             "the data set: samples would be repeated within one update, or never make one.",
             hint=f"use a target of at most {epoch.dataset_size}, or carry samples over epochs: "
-            f"{epoch.carried_updates:,} whole updates in {plural(epoch.epochs, 'epoch')}",
+            f"{epoch.carried_updates:,} whole updates in {epoch.epochs:,} "
+            f"{'epoch' if epoch.epochs == 1 else 'epochs'}",
         )
         return
     if left:

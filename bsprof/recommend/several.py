@@ -7,6 +7,7 @@ from bsprof.recommend.compared import Comparison
 from bsprof.recommend.ranking import RankedBy
 from bsprof.recommend.wording import listing
 from bsprof.records import Objective
+from bsprof.store.folder import device_slug
 
 
 def best_of(comparison: Comparison, objective: Objective) -> int:
@@ -28,7 +29,7 @@ def best_of(comparison: Comparison, objective: Objective) -> int:
             raise UsageError(
                 "the cheapest device cannot be told without prices and times",
                 found=f"no cost of {listing([entry.label for entry in unpriced])}",
-                next_step=f"add --price {unpriced[0].profile.device.name!r}=N, per hour of one "
+                next_step=f"add --price {device_slug(unpriced[0].profile.device)}=N, per hour and "
                 "device",
             )
     if objective is Objective.MEMORY:

@@ -278,3 +278,76 @@ def test_a_link_to_nothing_in_the_store_is_shown(run, stored):
     outcome = run("profiles")
     assert outcome.status == 0, outcome.err
     assert "x.json cannot be read: no such file" in outcome.err
+
+
+def test_recommend_writes_settings_with_the_plans_digest(run, stored, tmp_path):  # noqa: ARG001
+    path = tmp_path / "settings.yaml"
+    words = ("recommend", "--target-batch", "96", "--for", "axolotl")
+    outcome = run(*words, "-o", str(path), "--json")
+    assert outcome.status == 0
+    document = json.loads(outcome.out)
+    text = path.read_text()
+    assert text == document["settings"]["text"]
+    assert document["digest"] in text
+    assert document["settings"]["effective_batch_size"] == 96
+    assert f"micro_batch_size: {document['settings']['micro_batch_size']}\n" in text
+    shown = run(*words)
+    assert text in shown.out
+    unknown = run("recommend", "--target-batch", "96", "--for", "axolot")
+    assert unknown.status == 2
+    assert "axolotl" in unknown.err
+
+
+def test_recommend_says_epochs_and_rates(run, stored):  # noqa: ARG001
+    words = ("recommend", "--target-batch", "100", "--dataset-size", "1009", "--epochs", "2")
+    outcome = run(*words, "--warmup", "10%", "--current-batch", "25")
+    assert "10 whole updates and 9 samples over" in outcome.err
+    assert "20 in 2 epochs, of them 2 of warm-up" in outcome.err
+    assert "Adam: learning rate times 2.00" in outcome.err
+
+
+@pytest.fixture
+def two_devices(make_profile, make_point, tmp_path):
+    """Paths of a profile and of one of a device that takes half the time for each sample."""
+    from dataclasses import replace
+
+    from bsprof.store import save
+
+    slow = make_profile()
+    points = [make_point(b, 0.01 + 0.001 * b, 2**28 + b * 2**24) for b in (1, 2, 4, 8, 16, 32)]
+    fast = make_profile(points=points, device=replace(slow.device, name="Test Processor 4000"))
+    paths = [tmp_path / "slow.json", tmp_path / "fast.json"]
+    for profile, path in zip((slow, fast), paths, strict=True):
+        save(profile, path)
+    return [str(path) for path in paths]
+
+
+def test_recommend_chooses_among_profiles(run, two_devices):
+    words = ["recommend", "--target-batch", "64", "--json"]
+    for path in two_devices:
+        words += ["--profile", path]
+    by_time = json.loads(run(*words).out)
+    assert by_time["profile"].endswith("fast.json")
+    assert len(by_time["devices"]["profiles"]) == 2
+    prices = ["--price", "cpu-test-3000=1", "--price", "cpu-test-4000=9"]
+    by_cost = run(*words, "--objective", "cost", *prices)
+    assert json.loads(by_cost.out)["profile"].endswith("slow.json")
+    unpriced = run(*words, "--objective", "cost")
+    assert unpriced.status == 2
+    assert "--price cpu-test-3000=N" in unpriced.err
+
+
+def test_recommend_for_mixed_devices(run, two_devices):
+    slow, fast = two_devices
+    words = ["recommend", "--target-batch", "96", "--profile", slow, "--profile", fast]
+    outcome = run(*words, "--mixed", "1,2", "--json", "--for", "pytorch")
+    assert outcome.status == 0
+    document = json.loads(outcome.out)
+    assert document["world_size"] == 3
+    assert sum(map(sum, document["pieces_by_rank"])) == 96
+    assert sum(document["pieces_by_rank"][1]) > sum(document["pieces_by_rank"][0])
+    assert document["digest"] in document["settings"]["text"]
+    assert run(*words, "--mixed", "1,2", "--for", "hf").status == 2
+    assert run(*words[:-2], "--mixed", "1,2").status == 2
+    assert run(*words, "--mixed", "1,x").status == 2
+    assert run(*words, "--mixed", "1,2").status == 0

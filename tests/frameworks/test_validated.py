@@ -140,7 +140,7 @@ from torchtitan.config.configs import TrainingConfig
 names = {f.name for f in fields(TrainingConfig)}
 found = []
 for flags, world in Q:
-    number = lambda text: float(text) if "." in text else int(text)
+    number = lambda text: int(text) if text.isdecimal() else float(text)
     keys = {name.removeprefix("--training."): number(text) for name, text in flags.items()}
     assert set(keys) <= names, keys
     config = TrainingConfig(**keys)
