@@ -244,13 +244,14 @@ class Accumulator:
         steps = -(-samples // self.plan.micro_batch_size)
         if self._synchronising.same_count_needed and self._several:
             # FSDP2 gathers weights in every micro-step, on all ranks together.
-            most = torch.tensor(steps, device=self._device)
+            # Both numbers go round, so that all ranks refuse together and none waits for another.
+            most = torch.tensor([steps, -samples], device=self._device)
             dist.all_reduce(most, dist.ReduceOp.MAX)
-            steps = int(most)
-            if samples < steps:
+            steps, fewest = int(most[0]), -int(most[1])
+            if fewest < steps:
                 raise UsageError(
-                    f"rank {self.rank} has fewer samples in the last window than micro-steps",
-                    found=f"{samples} samples, {steps} micro-steps on another rank",
+                    "a rank has fewer samples in the last window than others have micro-steps",
+                    found=f"{fewest} samples, {steps} micro-steps",
                     next_step="share the window evenly among the ranks, or leave it out",
                 )
         least, more = divmod(samples, steps)
