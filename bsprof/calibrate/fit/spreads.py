@@ -118,11 +118,16 @@ def _biases(errors: Mapping[Group, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def _source_biases(residuals: Sequence[Residual]) -> dict[str, list[float]]:
+    """By law, the bias of each source; sources of few rows count only where there are no others."""
     found: dict[str, list[float]] = {}
     for residual in residuals:
         if residual.rows >= _LEAST_ROWS:
             found.setdefault(residual.law, []).append(residual.bias)
-    return found
+    few: dict[str, list[float]] = {}
+    for residual in residuals:
+        if residual.law not in found:
+            few.setdefault(residual.law, []).append(residual.bias)
+    return found | few
 
 
 def _by_law(biases: Mapping[str, Sequence[float]], prior: float) -> dict[str, float]:

@@ -33,6 +33,8 @@ STEP_SHARE = 0.6
 """Of the spreads found kernel by kernel, what whole steps show. Kernels of one class err together
 in a microbenchmark and less so in a step, and part of what sources differ in is how they measured.
 With it about nine tenths of the published steps at hand lie in their 90 % interval."""
+_MOST_SHARE = 1.1
+"""Of a ceiling that any work may reach: ceilings are medians over sources, some of them slow."""
 _STEP_GAIN = 1.0
 """Most that the second-level cache gives within a step. A benchmark that repeats one kernel on the
 same data finds up to six times the memory's rate; in a step other work has passed through, and
@@ -239,11 +241,12 @@ class Roofline:
             donor = None if own.rows else donor
         if "cache_gain" in values:
             values["cache_gain"] = min(values["cache_gain"], self._most_gain)
-        scale = self._own.law_scales.get(name) or self._own.law_scales.get(found.like)
+        known = self._own.law_scales.get(name) or self._own.law_scales.get(found.like)
+        scale = 1.0 if known is None else known.value
         return _Law(
             terms=values,
             inherited_from=donor,
-            scale=1.0 if scale is None else scale.value,
+            scale=max(scale, values["share"] / _MOST_SHARE),
             devices=found.devices,
         )
 

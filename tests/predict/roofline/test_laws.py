@@ -106,14 +106,14 @@ def test_a_small_cache_does_not_help_large_works():
     assert helped[1] > 2.0
 
 
-def test_odd_dimensions_cost_more_in_half_precision_and_not_in_single():
+def test_odd_dimensions_cost_more_with_tensor_cores_than_without():
     ratios = {}
     for compute in ("bf16", "tf32", "fp32"):
         even, odd = product(4096, 4096, 4096, compute), product(4096, 4096, 4095, compute)
         ratios[compute] = seconds(odd) / seconds(even)
     assert ratios["bf16"] > 1.2
     assert ratios["tf32"] > 1.2
-    assert ratios["fp32"] == pytest.approx(1.0, abs=0.01)
+    assert 1.0 < ratios["fp32"] < 1.1
 
 
 def test_a_causal_mask_halves_long_attention_and_hardly_short():
