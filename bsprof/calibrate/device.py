@@ -32,7 +32,7 @@ _Row = KernelRow | ProcessorRow
 MEASURED = "measured by `bsprof calibrate`"
 _LEAST_FLOPS = 2e7
 """Products below say little of a ceiling."""
-_PROCESSOR_SPREAD = 0.06
+_PROCESSOR_SPREAD = 0.09
 """1 sigma of log time of one shared processor between minutes (see `bsprof.measure.pacer`)."""
 _ERROR = 0.05
 

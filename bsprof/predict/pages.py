@@ -17,13 +17,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from bsprof.accounting.operators import OperatorClass
 from bsprof.predict.stream import Operator, Stream
-from bsprof.predict.terms.convolution import BACKWARD, FORWARD, convolution_of
+from bsprof.predict.terms.onednn import layout_copies
 from bsprof.records import Phase
 
 MAPPED_BYTES = 32 * 2**20
@@ -88,7 +88,9 @@ def _played(stream: Stream, borders: Sequence[int]) -> list[int] | None:
     """What the C library took from the system between borders; None where it cannot be asked."""
     sizes = list(stream.sizes)
     events: list[int] = []
-    copies = dict(_copies(stream.operators))
+    copies: dict[int, list[tuple[int, ...]]] = {}
+    for operator in stream.operators:
+        copies.setdefault(operator.position, []).extend(layout_copies(operator))
     numbers: dict[int, int] = {}
     for position in range(borders[-1] + 1):
         numbers[position] = len(events)
@@ -119,17 +121,3 @@ def _played(stream: Stream, borders: Sequence[int]) -> list[int] | None:
     except (subprocess.SubprocessError, OSError, ValueError):
         return None
     return None if answer is None else [int(size) for size in answer]
-
-
-def _copies(operators: Sequence[Operator]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
-    """Sizes of the copies around each kernel of a convolution, by position."""
-    for operator in operators:
-        if operator.name in FORWARD or operator.name in BACKWARD:
-            convolution = convolution_of(operator)
-            if convolution is None or convolution.channels_last:
-                continue
-            image, result = convolution.input.bytes, convolution.output.bytes
-            kernels: list[tuple[int, ...]] = [(image, result)]
-            if operator.name in BACKWARD:
-                kernels.append((result, image))
-            yield operator.position, kernels

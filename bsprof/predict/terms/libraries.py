@@ -16,12 +16,14 @@ from bsprof.predict.terms.convolution import (
     convolution_of,
     workspaces,
 )
+from bsprof.predict.terms.onednn import layout_copies
 from bsprof.predict.terms.variant import NOMINAL, Variant
 from bsprof.records import Category, DeviceSpec, Place, Precision, Quantity, Term
 
 CONVOLUTION_NAME = "convolution workspace"
 TUNING_NAME = "convolution autotuning"
 SCRATCH_NAME = "kernel scratch"
+LAYOUT_NAME = "copies around convolutions"
 
 TUNING_FACTOR = 4.0
 """Bytes per byte of input and output that the largest plan of an autotuned convolution takes.
@@ -34,6 +36,7 @@ SOURCES = {
     CONVOLUTION_NAME: "factors found on public device memory of an A100, weakly identified",
     SCRATCH_NAME: "torch's kernels, read in their source: bsprof.predict.cuda.scratch",
     TUNING_NAME: "assumed, see pytorch PR #124326",
+    LAYOUT_NAME: "blocked copies of oneDNN: bsprof.predict.terms.onednn",
 }
 
 
@@ -60,8 +63,8 @@ def library_insertions(
         precision: Whether 32-bit convolutions may use TF32 follows from it.
         cublas_config: Value of `CUBLAS_WORKSPACE_CONFIG`; None is unset.
     """
-    if device.kind == "cpu":  # oneDNN's and MKL's own memory is not known, and is not torch's
-        return []
+    if device.kind == "cpu":  # MKL's own memory is not known, and is not torch's
+        return list(_layout_insertions(stream))
     units = Units.of(device.compute_capability, precision)
     insertions = cublas.workspace_insertions(stream, device, software, cublas_config)
     target = trace_target(device, software)
@@ -73,6 +76,13 @@ def library_insertions(
     if cudnn_benchmark:
         insertions += tuning_insertions(stream)
     return sorted(insertions, key=lambda insertion: insertion.position)
+
+
+def _layout_insertions(stream: Stream) -> Iterator[Insertion]:
+    """Copies around convolutions on a processor, while they run."""
+    for operator in stream.operators:
+        for copies in layout_copies(operator):
+            yield workspace(stream, operator, operator.position, sum(copies), LAYOUT_NAME)
 
 
 def convolution_insertions(
