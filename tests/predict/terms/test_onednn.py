@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from bsprof.predict.stream import Operand, Operator
+from bsprof.predict.target import Semantics, Software, TraceTarget
 from bsprof.predict.terms.libraries import library_insertions
 from bsprof.predict.terms.onednn import layout_copies
-from bsprof.predict.target import Semantics, Software, TraceTarget
 from bsprof.predict.trace.run import trace_stream
 from bsprof.records import DeviceSpec, Quantity, WorkloadSpec
 
