@@ -42,7 +42,7 @@ def with_interval(quantity: Quantity, show: Callable[[float], str]) -> str:
 
 def three_digits(value: float) -> str:
     """A ratio or a price for people, three significant digits: `1.80`, `0.525`, `5,000`."""
-    return f"{value:#.3g}".rstrip(".") if 1e-4 < value < 999.5 else format_count(value)
+    return f"{value:#.3g}".rstrip(".") if 0 < value < 999.5 else format_count(value)
 
 
 def slower_or_faster(excess: Quantity) -> str:
