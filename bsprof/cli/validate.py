@@ -222,7 +222,12 @@ def _times(
         collected = collect(measurements, source=source, limit=limit)
         if leave_out is not None:
             leave_out = find_device(leave_out).name
-            calibration = calibration_without(measurements, leave_out)
+            calibration = calibration_without(
+                measurements,
+                leave_out,
+                cache,
+                lambda n, count, g: telling(n, count, f"{g.first.model}, to fit"),
+            )
     done = validate(
         collected,
         cache,

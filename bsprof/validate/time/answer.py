@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from bsprof.units import format_seconds
 from bsprof.validate.answer import Sheet
 from bsprof.validate.scores import errors_of
-from bsprof.validate.time.answer_sets import sets_sheet
+from bsprof.validate.time.answer_sets import constants_sheet, sets_sheet
 from bsprof.validate.time.made_of import made_of_sheet
 from bsprof.validate.time.other_files import other_groups_sheet, other_summary_sheet
 from bsprof.validate.time.outcomes import TimeOutcome
@@ -26,6 +26,7 @@ def sheets(validation: TimeValidation) -> list[Sheet]:
         other_summary_sheet,
         made_of_sheet,
         other_groups_sheet,
+        constants_sheet,
         _groups,
         _sweeps,
         _coverage,

@@ -21,13 +21,12 @@ def sets_sheet(validation: TimeValidation) -> Sheet:
     for outcome in validation.scored:
         if outcome.set_name:
             by_set.setdefault(outcome.set_name, []).append(outcome)
-    constants = {**CONSTANTS, **fitted_constants(validation.outcomes)}
     named = {name for bar in BARS for name in bar.sets}
     rows = []
     for bar in (*BARS, *(Bar(title=n, sets=(n,)) for n in sorted(by_set) if n not in named)):
         outcomes = [o for name in bar.sets for o in by_set.get(name, ())]
         if outcomes:
-            rows.append(_row(bar, outcomes, constants))
+            rows.append(_row(bar, outcomes))
     return Sheet(
         title="Sets: error of times (mean, median, 90th percentile), and the same of the data "
         "sheet's roofline, of it times one constant, and of it times a constant of the set itself",
@@ -51,16 +50,27 @@ def sets_sheet(validation: TimeValidation) -> Sheet:
     )
 
 
-def _row(bar: Bar, outcomes: Sequence[TimeOutcome], constants: dict[str, float]) -> tuple[str, ...]:
+def constants_sheet(validation: TimeValidation) -> Sheet:
+    """The constants, and what the rows at hand that fit would make of them."""
+    here = fitted_constants(validation.outcomes)
+    return Sheet(
+        title="The constants, and the medians of the rows here that are fitted on",
+        columns=("precision", "constant", "here"),
+        rows=tuple((kind, f"{CONSTANTS[kind]:.2f}", f"{here[kind]:.2f}") for kind in here),
+        numeric=frozenset({1, 2}),
+    )
+
+
+def _row(bar: Bar, outcomes: Sequence[TimeOutcome]) -> tuple[str, ...]:
     pairs = [o.pair for o in outcomes]
     errors = errors_of(pairs)
     assert errors is not None
     mean = statistics.mean(abs(pair.error) for pair in pairs)
     kinds = [kind_of(o.case.spec.precision) for o in outcomes]
-    scaled = [o.sheet_pair(constants[kind]) for o, kind in zip(outcomes, kinds, strict=True)]
+    scaled = [o.sheet_pair(CONSTANTS[kind]) for o, kind in zip(outcomes, kinds, strict=True)]
     own = constant(o.case.seconds / o.sheet_s for o in outcomes if o.sheet_s) or 1.0
     beaten = errors_of(scaled)
-    used = sorted({f"{constants[kind]:.2f}" for kind in kinds})
+    used = sorted({f"{CONSTANTS[kind]:.2f}" for kind in kinds})
     return (
         bar.title,
         str(errors.count),

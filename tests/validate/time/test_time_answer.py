@@ -11,7 +11,7 @@ from bsprof.validate.time.answer import sheets, sweep_scores
 from bsprof.validate.time.cases import Calibrates, TimeCase
 from bsprof.validate.time.cited import cited
 from bsprof.validate.time.collect import TimeCollected
-from bsprof.validate.time.constants import fitted_constants
+from bsprof.validate.time.constants import CONSTANTS, fitted_constants
 from bsprof.validate.time.made_of import blamed
 from bsprof.validate.time.outcomes import TimeOutcome, TimeUnpredicted
 from bsprof.validate.time.validation import TimeValidation
@@ -90,6 +90,12 @@ def test_rows_that_fit_or_calibrate_are_not_scored_but_give_the_constants():
     given = validation([fitting, point, outcome(case("f.csv:5"), 1.0)])
     assert [o.case.row for o in given.scored] == ["f.csv:5"]
     assert fitted_constants(given.outcomes) == {"half": pytest.approx(2.0)}
+
+
+def test_the_constants_are_told_beside_what_rows_here_give():
+    given = validation([outcome(case(seconds=1.2, training_row=True), 1.2, sheet=0.6)])
+    assert cells(given, "The constants")["here"] == "2.00"
+    assert set(CONSTANTS) == {"half", "tf32", "fp32"}
 
 
 def test_other_files_are_told_by_group_and_together():

@@ -21,6 +21,7 @@ from bsprof.validate.time.sources.published_gmacs import architecture, gmacs_by_
 
 NAME = "timm-3090"
 FILE = timm_3090.FILE
+DEVICE = timm_3090.DEVICE
 ASSUMPTIONS = (
     *timm_3090.ASSUMPTIONS,
     "models whose names hash to one half fit coefficients, the others are scored",
