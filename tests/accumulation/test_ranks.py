@@ -35,7 +35,10 @@ def run(kind: str, world_size: int) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize(
+    "world_size",
+    [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)],
+)
 def test_the_gradient_on_several_processes_is_that_of_the_whole_batch(world_size):
     *lines, more = run("ddp", world_size)
     assert {line["weigh"] for line in lines} == {"samples", "tokens"}
