@@ -25,6 +25,7 @@ class Bar:
 BARS = (
     Bar(title="NeuSight training, fp32", sets=("neusight-training",), mean=0.12, median=0.08),
     Bar(title="NeuSight inference", sets=("neusight-inference",), median=0.06, ninetieth=0.14),
+    Bar(title="NeuSight, Switch Transformer", sets=("neusight-switch",)),
     Bar(title="GPT-2 124M compiled, bf16", sets=("gpt2-compiled",), median=0.09, ninetieth=0.20),
     Bar(title="LLM Foundry, A100", sets=("llm-foundry-a100",), median=0.06, ninetieth=0.14),
     Bar(title="LLM Foundry, H100", sets=("llm-foundry-h100",), median=0.10, ninetieth=0.18),

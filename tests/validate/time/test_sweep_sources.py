@@ -84,6 +84,12 @@ def test_devices_of_amd_are_told_apart():
     assert only_case(neusight, {**NEUSIGHT, "gpu_variant": "MI210 64GB"}).set_name == ""
 
 
+def test_a_model_whose_dimensions_are_inferred_is_told_apart():
+    case = only_case(neusight, {**NEUSIGHT, "model": "switchxl4"})
+    assert case.set_name == "neusight-switch"
+    assert case.published_gmacs == ()
+
+
 def test_the_smallest_forward_pass_of_a_machine_tells_the_hosts_time():
     other = {**LAYER, "gpu": "RTX4090"}
     cases = read(
