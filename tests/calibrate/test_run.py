@@ -42,7 +42,7 @@ def measured():
         bench("pointwise.gelu", "fp16", rows=4, columns=4),
     ]
     events = []
-    found = measure_device("cpu", seconds=6.0, only=chosen, on_event=events.append)
+    found = measure_device("cpu", seconds=60.0, only=chosen, on_event=events.append)
     return chosen, found, events
 
 
