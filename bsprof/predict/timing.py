@@ -143,6 +143,7 @@ class TimeModel:
         self._tables = {
             "machine": factors(f"machine {device.name}", machine),
             "host": factors(f"host {device.name}", host),
+            "constant": factors(f"constant {device.name}", correction.constant_spread),
             "link": factors(f"link {device.name}", self._link.spread if self._link else 0.0),
         }
 
@@ -243,9 +244,10 @@ class TimeModel:
         after *= exchanged.optimizer_share * given.optimizer_scale
         enqueued, later = host * micro.host_s, host * optimizer.host_s
         # The host runs ahead of the device over both parts of an update.
-        alone = max(work, enqueued) + given.micro_step_s
-        total = max(work + after, enqueued + later) + given.micro_step_s
-        constant = given.update_s + host * self.roofline.step_seconds
+        added = self._factor("constant", world)
+        alone = max(work, enqueued) + added * given.micro_step_s
+        total = max(work + after, enqueued + later) + added * given.micro_step_s
+        constant = added * given.update_s + host * self.roofline.step_seconds
         slower = self._factor("link", world)
         behind = device * backward.device_s
         step = exchanged.micro_step_s(alone, slower)

@@ -111,6 +111,16 @@ def test_a_correction_scales_and_adds_and_narrows():
     assert found.provenance == ("made up", "Corrected by x.")
 
 
+def test_a_constant_is_as_uncertain_at_all_sizes():
+    correction = Correction(
+        micro_step_s=1.0, law_share=0.0, machine_spread=0.0, host_spread=0.0, constant_spread=0.1
+    )
+    found = model(lambda b: costs_of([(work(1000 * b), 1)]), correction=correction)
+    small, large = found.predict(1).micro_step_s, found.predict(1000).micro_step_s
+    assert small.relative_width == pytest.approx(2 * 1.645 * 0.1, rel=0.1)
+    assert large.high - large.low == pytest.approx(small.high - small.low, rel=1e-3)
+
+
 def test_what_a_corrected_step_is_made_of_is_corrected_as_well():
     costs = costs_of([(work(500), 3), (work(10), 1)], (), [(work(200), 1)])
     correction = Correction(scale=1.2, host_scale=2.0, optimizer_scale=1.5)

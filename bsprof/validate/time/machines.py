@@ -9,7 +9,7 @@ from bsprof.records.calibration import Calibration, Ceiling, DeviceCalibration
 
 SPREAD = 0.03
 """Of a machine's largest product, measured once more (assumed)."""
-LEFT_SPREAD = 0.06
+LEFT_SPREAD = 0.08
 """1 sigma of log time between machines of one GPU whose largest products are known: memory, power
 and libraries still differ (assumed)."""
 
