@@ -18,8 +18,8 @@ class Correction:
         law_share: Of the spread of the laws of kernels, what is left.
         machine_spread, host_spread: Standard deviations of the logarithms of what is left of the
             machine's and the host's factor; None leaves the roofline's own.
-        constant_spread: Of `micro_step_s` and `update_s`: standard deviation of their logarithm, the
-            same at all sizes of a world.
+        constant_spread: Standard deviation of the logarithm of `micro_step_s` and `update_s`,
+            which are the same at all sizes of a world.
         source: Where it comes from, in words; empty where nothing was corrected.
     """
 
